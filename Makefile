@@ -1,0 +1,88 @@
+# The two commands of the README are `make reproduce` and `make test`; `make help` lists the rest.
+PYTHON  ?= python3
+VENV    := .venv
+ORACLE  := .venv-oracle
+INSTALL  = -m pip install --quiet --disable-pip-version-check -c constraints.txt
+WHEELENV := build/wheel-venv
+export MPLBACKEND := Agg
+
+.DEFAULT_GOAL := help
+.PHONY: help reproduce test oracle bench site notebooks clean python-is-new-enough \
+        test-clean test-export test-notebooks test-pytest test-wheel test-site test-readme
+
+help:  ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+python-is-new-enough:
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed, this is {v[0]}.{v[1]}; try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
+
+$(VENV)/installed: settings.ini setup.py constraints.txt | python-is-new-enough
+	@echo "== creating $(VENV) (a few minutes the first time)"
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python $(INSTALL) setuptools wheel
+	$(VENV)/bin/python $(INSTALL) --no-build-isolation -e '.[dev,docs,pyg]'
+	@touch $@
+
+$(ORACLE)/installed: settings.ini setup.py constraints.txt | python-is-new-enough
+	@echo "== creating $(ORACLE) (neural-tangents brings tensorflow: several minutes, 4 GB)"
+	$(PYTHON) -m venv $(ORACLE)
+	$(ORACLE)/bin/python $(INSTALL) setuptools wheel
+	$(ORACLE)/bin/python $(INSTALL) --no-build-isolation -e '.[oracle]'
+	@touch $@
+
+reproduce: $(VENV)/installed  ## Run the paper's pipeline; pictures and tables land in reproduction/
+	$(VENV)/bin/gnn_bandits reproduce --out reproduction
+
+test: test-clean test-export test-notebooks test-pytest test-wheel test-site test-readme  ## Every check, in order, stopping at the first failure
+	@echo "== all checks passed; pytest said:" && tail -n 1 build/pytest.log
+
+test-clean: $(VENV)/installed
+	@echo "== notebooks are clean"
+	$(VENV)/bin/python scripts/unchanged.py nbs -- $(VENV)/bin/nbdev_clean
+
+test-export: test-clean
+	@echo "== the package is what the notebooks export"
+	$(VENV)/bin/python scripts/unchanged.py gnn_bandits -- $(VENV)/bin/nbdev_export
+
+test-notebooks: test-export
+	@echo "== notebook cells run as tests"
+	$(VENV)/bin/nbdev_test --n_workers 2 --do_print
+
+test-pytest: test-notebooks
+	@echo "== pytest"
+	@mkdir -p build
+	@bash -o pipefail -c '$(VENV)/bin/python -m pytest tests --ignore tests/oracle | tee build/pytest.log'
+
+test-wheel: test-pytest
+	@echo "== the wheel, in an empty environment"
+	rm -rf build/wheel $(WHEELENV)
+	$(VENV)/bin/python -m pip wheel --quiet --no-deps --no-build-isolation -w build/wheel .
+	$(PYTHON) -m venv $(WHEELENV)
+	$(WHEELENV)/bin/python $(INSTALL) build/wheel/*.whl
+	cd build && wheel-venv/bin/python ../tests/wheel_smoke.py
+
+test-site: test-wheel
+	@echo "== the site, with no warning"
+	$(VENV)/bin/gnn_bandits site --out build/site
+
+test-readme: test-site
+	@echo "== README is what the index notebook says"
+	$(VENV)/bin/python scripts/unchanged.py README.md index_files -- $(VENV)/bin/gnn_bandits site --readme
+
+oracle: $(ORACLE)/installed  ## Live comparisons with neural-tangents, in an environment of their own
+	$(ORACLE)/bin/python -m pytest tests/oracle
+
+bench: $(ORACLE)/installed  ## Our code against its peers; writes bench.json
+	$(ORACLE)/bin/gnn_bandits bench --out bench.json
+
+site: $(VENV)/installed  ## The documentation site in _docs/, and README.md
+	$(VENV)/bin/gnn_bandits site --readme
+	$(VENV)/bin/gnn_bandits site --out _docs
+
+notebooks: $(VENV)/installed  ## Rerun every notebook in place, then clean and export
+	$(VENV)/bin/jupyter nbconvert --to notebook --inplace --execute nbs/*.ipynb
+	$(VENV)/bin/nbdev_clean
+	$(VENV)/bin/nbdev_export
+
+clean:  ## Remove environments and everything built
+	rm -rf $(VENV) $(ORACLE) build dist *.egg-info _docs _proc reproduction bench.json .pytest_cache
