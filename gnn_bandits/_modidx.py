@@ -39,4 +39,11 @@ d = { 'settings': { 'branch': 'main',
                                     'gnn_bandits.graphs.check_hops': ('graphs.html#check_hops', 'gnn_bandits/graphs.py'),
                                     'gnn_bandits.graphs.erdos_renyi_adjacency': ( 'graphs.html#erdos_renyi_adjacency',
                                                                                   'gnn_bandits/graphs.py'),
-                                    'gnn_bandits.graphs.neighbourhood_sums': ('graphs.html#neighbourhood_sums', 'gnn_bandits/graphs.py')}}}
+                                    'gnn_bandits.graphs.neighbourhood_sums': ('graphs.html#neighbourhood_sums', 'gnn_bandits/graphs.py')},
+            'gnn_bandits.ntk': { 'gnn_bandits.ntk._angle': ('ntk.html#_angle', 'gnn_bandits/ntk.py'),
+                                 'gnn_bandits.ntk.check_layers': ('ntk.html#check_layers', 'gnn_bandits/ntk.py'),
+                                 'gnn_bandits.ntk.cosines': ('ntk.html#cosines', 'gnn_bandits/ntk.py'),
+                                 'gnn_bandits.ntk.kappa0': ('ntk.html#kappa0', 'gnn_bandits/ntk.py'),
+                                 'gnn_bandits.ntk.kappa1': ('ntk.html#kappa1', 'gnn_bandits/ntk.py'),
+                                 'gnn_bandits.ntk.ntk': ('ntk.html#ntk', 'gnn_bandits/ntk.py'),
+                                 'gnn_bandits.ntk.ntk_steps_': ('ntk.html#ntk_steps_', 'gnn_bandits/ntk.py')}}}
