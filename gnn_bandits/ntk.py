@@ -57,8 +57,8 @@ def ntk_steps_(
         k.mul_(a).sub_(c)
     return k
 
-# %% ../nbs/01_ntk.ipynb #746181d5
-BLOCK = 2**16 # Values that are worked on at a time
+# %% ../nbs/01_ntk.ipynb #fb6806fd
+BLOCK = 2**17 # Values that are worked on at a time
 
 def check_layers(L):
     "Refuse a number of hidden layers that is not a positive integer."
