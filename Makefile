@@ -7,7 +7,7 @@ WHEELENV := build/wheel-venv
 export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce test oracle bench site notebooks clean python-is-new-enough \
+.PHONY: help reproduce test oracle bench site notebooks lock clean python-is-new-enough \
         test-clean test-export test-notebooks test-pytest test-wheel test-site test-readme
 
 help:  ## This list
@@ -83,6 +83,9 @@ notebooks: $(VENV)/installed  ## Rerun every notebook in place, then clean and e
 	$(VENV)/bin/jupyter nbconvert --to notebook --inplace --execute nbs/*.ipynb
 	$(VENV)/bin/nbdev_clean
 	$(VENV)/bin/nbdev_export
+
+lock: $(VENV)/installed $(ORACLE)/installed  ## Rewrite constraints.txt from the two environments
+	$(PYTHON) scripts/lock.py $(VENV)/bin/python $(ORACLE)/bin/python
 
 clean:  ## Remove environments and everything built
 	rm -rf $(VENV) $(ORACLE) build dist *.egg-info _docs _proc reproduction bench.json .pytest_cache

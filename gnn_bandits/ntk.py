@@ -12,16 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# %% ../nbs/01_ntk.ipynb #bd6cff70
+# %% ../nbs/01_ntk.ipynb #2caabeed
 def cosines(
     u, # Cosines: a tensor, an array or a number
 )->Tensor: # Floating point tensor; float64 unless `u` was a float tensor already
     "Refuse what cannot be cosines: NaN, values beyond ±1 by more than rounding, tracked gradients."
     if not isinstance(u, Tensor) or not u.is_floating_point(): u = torch.as_tensor(u, dtype=torch.float64)
     if u.requires_grad: raise ValueError("expected cosines without gradient tracking; pass u.detach()")
-    if u.numel() and not bool((worst := u.abs().max()) <= 1 + 1e-5):
-        raise ValueError(f"expected cosines in [-1, 1], got a largest magnitude of {float(worst)}; "
-                         "are the vectors of unit length?")
+    low, high = (float(v) for v in torch.aminmax(u)) if u.numel() else (0, 0)
+    if not -1 - 1e-5 <= low <= high <= 1 + 1e-5:
+        raise ValueError(f"expected cosines in [-1, 1], got values from {low} to {high}; are the vectors of unit length?")
     return u
 
 def _angle(u): return torch.atan2(((1 - u)*(1 + u)).clamp_(min=0).sqrt_(), -u)
@@ -57,7 +57,7 @@ def ntk_steps_(
         k.mul_(a).sub_(c)
     return k
 
-# %% ../nbs/01_ntk.ipynb #fb6806fd
+# %% ../nbs/01_ntk.ipynb #bb37c304
 BLOCK = 2**17 # Values that are worked on at a time
 
 def check_layers(L):
@@ -74,5 +74,7 @@ def ntk(
     check_layers(L)
     k = cosines(u).clone(memory_format=torch.contiguous_format)
     work = k.new_empty(3, min(BLOCK, k.numel()))
-    for block in k.view(-1).split(BLOCK): ntk_steps_(block, L, work)
-    return k.div_(L + 1) if normalize else k
+    for block in k.view(-1).split(BLOCK):
+        ntk_steps_(block, L, work)
+        if normalize: block.div_(L + 1)
+    return k

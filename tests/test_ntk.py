@@ -1,0 +1,64 @@
+"Invariants of the NTK over depths and precisions."
+import numpy as np
+import pytest
+import torch
+
+from gnn_bandits.ntk import BLOCK, kappa0, kappa1, ntk
+
+DEPTHS = [1, 2, 3, 7]
+
+
+def unit(n, d, seed=0):
+    x = torch.from_numpy(np.random.default_rng(seed).standard_normal((n, d)))
+    return x/x.norm(dim=1, keepdim=True)
+
+
+@pytest.mark.parametrize("L", DEPTHS)
+def test_positive_semidefinite_and_bounded(L):
+    x = unit(300, 4)
+    K = ntk(x @ x.T, L)
+    assert torch.equal(K, K.T)
+    assert torch.linalg.eigvalsh(K).min() > -1e-7     # rounding at u = 1 is a square root of eps
+    assert K.max() <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("L", DEPTHS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_precision_follows_the_input(L, dtype):
+    u = torch.linspace(-1, 1, 1001, dtype=torch.float64)
+    k = ntk(u.to(dtype), L)
+    assert k.dtype == dtype
+    torch.testing.assert_close(k.double(), ntk(u, L), rtol=0, atol=1e-3 if dtype == torch.float32 else 0)
+    assert k[-1] == 1
+
+
+@pytest.mark.parametrize("n", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2*BLOCK + 3])
+def test_blocks_join(n):
+    u = torch.linspace(-1, 1, n, dtype=torch.float64)
+    whole = ntk(u, 2)
+    assert len(whole) == n
+    for i in range(0, n, max(1, n//50)): assert abs(float(whole[i] - ntk(u[i], 2))) < 1e-15    # an ulp: scalar code paths
+
+
+def test_input_is_untouched_and_shape_kept():
+    u = torch.linspace(-1, 1, 24, dtype=torch.float64).view(2, 3, 4)
+    before = u.clone()
+    assert ntk(u, 2).shape == (2, 3, 4) and torch.equal(u, before)
+    assert ntk(u.transpose(0, 2), 2).shape == (4, 3, 2)
+    assert ntk(np.array([0.1, 0.2]), 1).dtype == torch.float64 and ntk(1, 1) == 1
+
+
+def test_rounding_beyond_one_is_forgiven():
+    over = torch.tensor([1 + 1e-15, -1 - 1e-15], dtype=torch.float64)
+    for f in (kappa0, kappa1): torch.testing.assert_close(f(over), torch.tensor([1., 0.], dtype=torch.float64), rtol=0, atol=1e-14)
+    assert abs(float(ntk(over, 3)[0]) - 1) < 1e-14
+
+
+@pytest.mark.parametrize("bad", [[1.1], [float("nan")], [float("inf")], [-2.0, 0.5]])
+def test_bad_cosines(bad):
+    for f in (kappa0, kappa1, lambda u: ntk(u, 2)):
+        with pytest.raises(ValueError, match="cosines"): f(bad)
+
+
+def test_tracked_gradients_are_refused():
+    with pytest.raises(ValueError, match="detach"): ntk(torch.tensor([0.5], requires_grad=True), 2)
