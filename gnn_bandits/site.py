@@ -10,7 +10,8 @@ __all__ = ['FENCED', 'CODE', 'BOX', 'TABLE', 'IMAGE', 'ROLES', 'REFERENCE', 'ENT
            'output_text', 'translated_output', 'text_cell', 'code_cell', 'page_cell', 'prepare', 'page', 'sidebar',
            'menus', 'api_rows', 'api_page', 'sphinx_settings', 'write_assets', 'number_by_page', 'render', 'numbering',
            'alerts', 'numbered', 'to_github', 'readme_picture', 'readme_output', 'readme_cell', 'readme_text',
-           'project', 'check_out', 'install', 'exporting', 'copy_images', 'write_pages', 'write_readme', 'site']
+           'project', 'check_out', 'install', 'exporting', 'copy_images', 'documented', 'settle', 'translate_all',
+           'write_pages', 'write_readme', 'site']
 
 # %% ../nbs/40_site.ipynb #b0c2c1d5
 import base64, importlib, inspect, io, json, os, re, shutil, tempfile, textwrap
@@ -675,27 +676,60 @@ def copy_images(
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(p, copy)
 
-# %% ../nbs/40_site.ipynb #5e49dedc
+# %% ../nbs/40_site.ipynb #d7e1e870
+def documented(
+    name:str, # Of a page
+    notebook:dict, # From `page`
+)->set[str]: # Anchors such as `core.html#f`
+    "Find out which names a page documents."
+    text = "\n".join(c["source"] for c in notebook["cells"] if c["cell_type"] == "markdown")
+    names = re.findall(r"^#+ `(\S+)`\n\n:::::\{container\} api", text, flags=re.M)
+    return {f"{name}.html#{n.lower()}" for n in names}
+
+def settle(
+    text:str, # Of a page
+    anchors:set[str], # From `documented`, for all pages
+)->str:
+    "Point links at anchors that exist."
+    def place(m):
+        tries = m[1], m[1].rpartition(".")[0]
+        return "page:" + next((t for t in tries if t in anchors), m[1].partition("#")[0])
+    return re.sub(r"page:([\w.-]+\.html#[\w.-]+)", place, text)
+
+# %% ../nbs/40_site.ipynb #073014e3
+def translate_all(
+    notebooks:list[Path], # Those to translate
+    known:dict[str, tuple[str, str]], # From `symbols`
+    url:str, # Where the site is published
+    origin:str, # Where the notebooks are published
+)->dict[str, dict]: # From page to notebook for MyST-NB
+    "Translate notebooks, naming the one that cannot be."
+    pages = {}
+    for p in notebooks:
+        try: pages[page_name(p)] = page(page_name(p), *prepare(p), known, url, f"{origin}/{p.name}")
+        except ValueError as e: raise ValueError(f"{p.name}: {e}") from e
+    return pages
+
 def write_pages(
     source:Path, # Folder to make
     cfg, # nbdev's settings
 ):
-    "Translate all notebooks of a project into pages for Sphinx."
+    "Write all pages of a project, their pictures and what they load for Sphinx."
     nbs, lib, url = Path(cfg.nbs_path), Path(cfg.lib_path).name, cfg.doc_host + cfg.doc_baseurl
     notebooks = sorted(p for p in nbs.glob("*.ipynb") if not p.name.startswith(("_", ".")))
     menu = (nbs/"sidebar.yml").read_text(encoding="utf-8")
     groups, known = sidebar(menu, {p.name for p in notebooks}), symbols(lib)
+    pages = translate_all(notebooks, known, url, f"{cfg.git_url}/blob/{cfg.branch}/{nbs.name}")
+    pages["index"]["cells"].append(text_cell(menus(groups)) | {"id": "menus"})
+    texts = {f"{name}.ipynb": json.dumps(notebook) for name, notebook in pages.items()}
+    texts["api.md"] = api_page(exporting(nbs, groups, lib), known)
+    anchors = set().union(*(documented(name, notebook) for name, notebook in pages.items()))
     write_assets(source/"_static")
     copy_images(nbs, source)
-    for p in notebooks:
-        front, cells = prepare(p)
-        if p.name == cfg.readme_nb: cells.append(text_cell(menus(groups)))
-        origin = f"{cfg.git_url}/blob/{cfg.branch}/{nbs.name}/{p.name}"
-        notebook = page(page_name(p), front, cells, known, url, origin)
-        (source/f"{page_name(p)}.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
-    names = api_page(exporting(nbs, groups, lib), known)
-    (source/"api.md").write_text(names, encoding="utf-8")
+    for name, text in texts.items():
+        (source/name).write_text(settle(text, anchors), encoding="utf-8")
 
+# %% ../nbs/40_site.ipynb #79225c41
 def write_readme(
     cfg, # nbdev's settings
 )->Path: # The README
