@@ -1,0 +1,275 @@
+"""The documentation site: refusals, links, README, and every page in a real browser.
+
+The browser tests need `chromium` on the PATH and skip without it; with REQUIRE_BROWSER=1 they fail instead."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from gnn_bandits.site import MARK, site
+
+yaml = pytest.importorskip("yaml")
+pytest.importorskip("sphinx")
+
+ROOT = Path(__file__).resolve().parent.parent
+SEARCH_TERM = "write_atomically"
+FLAGS = ("--no-sandbox --headless --disable-gpu --disable-background-networking --disable-component-update "
+         "--disable-sync --no-first-run").split()
+
+
+def python(code, cwd=ROOT):
+    "Run code in a fresh interpreter that imports this checkout"
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"}
+    return subprocess.run([sys.executable, "-c", code], cwd=cwd, env=env, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory):
+    "The site of the real notebooks"
+    out = tmp_path_factory.mktemp("site")/"site"
+    done = python(f"from gnn_bandits.site import site; site({str(out)!r})")
+    assert done.returncode == 0, done.stderr
+    assert "pages" in done.stdout
+    return out
+
+
+@pytest.fixture(scope="session")
+def pages(built):
+    "Names of all pages"
+    return sorted(p.name for p in built.glob("*.html"))
+
+
+@pytest.fixture
+def copy(tmp_path, monkeypatch):
+    "A project of two notebooks to play with; the working directory is inside it"
+    (tmp_path/"nbs").mkdir()
+    for name in "settings.ini", "nbs/index.ipynb", "nbs/00_core.ipynb": shutil.copy(ROOT/name, tmp_path/name)
+    menu = {"website": {"sidebar": {"contents": ["index.ipynb", "00_core.ipynb"]}}}
+    (tmp_path/"nbs"/"sidebar.yml").write_text(yaml.safe_dump(menu))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def add_cell(notebook, source):
+    "Append a markdown cell"
+    nb = json.loads(notebook.read_text())
+    nb["cells"].append({"cell_type": "markdown", "id": "added", "metadata": {}, "source": source})
+    notebook.write_text(json.dumps(nb))
+
+
+# without a browser
+
+def test_import_is_light():
+    heavy = {"sphinx", "matplotlib", "nbdev", "myst_nb", "IPython"}
+    done = python(f"import sys, gnn_bandits.site; print(sorted({heavy!r} & set(sys.modules)))")
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_every_notebook_has_a_page(pages):
+    from gnn_bandits.site import page_name
+    assert set(pages) == {f"{page_name(p)}.html" for p in (ROOT/"nbs").glob("*.ipynb")} | {"api.html", "search.html"}
+
+
+def test_site_is_marked(built):
+    assert (built/MARK).exists() and (built/".nojekyll").exists() and not (built/".buildinfo").exists()
+
+
+class Links(HTMLParser):
+    "The anchors a page has and the links it makes"
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.hrefs = set(), set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        if attrs.get("id"): self.ids.add(attrs["id"])
+        if tag == "a" and attrs.get("href"): self.hrefs.add(attrs["href"])
+
+
+def test_links_between_pages_lead_somewhere(built, pages):
+    seen = {name: Links((built/name).read_text()) for name in pages}
+    for name, links in seen.items():
+        for href in links.hrefs:
+            if re.match(r"[a-z]+:", href): continue
+            target, _, anchor = href.partition("#")
+            target = (target or name).removeprefix("./")
+            assert (built/target).is_file(), f"{name} links to {href}"
+            assert not anchor or target not in seen or anchor in seen[target].ids, f"{name} links to {href}"
+
+
+def test_index_lists_every_export(built):
+    import gnn_bandits.core, gnn_bandits.site
+    page = (built/"api.html").read_text()
+    for name in gnn_bandits.core.__all__ + gnn_bandits.site.__all__: assert f">{name}<" in page, name
+    assert 'href="core.html#write_atomically"' in page
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_foreign_output_is_refused(copy, what):
+    out = copy/"out"
+    mine = out/"thesis.txt" if what == "folder" else out
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("mine")
+    with pytest.raises(ValueError, match="other files" if what == "folder" else "the file"): site(str(out))
+    assert mine.read_text() == "mine"
+
+
+def test_outside_a_project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="settings.ini"): site("out")
+    with pytest.raises(ValueError, match="settings.ini"): site(readme=True)
+
+
+def test_missing_sphinx_is_explained(copy, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sphinx", None)
+    with pytest.raises(ImportError, match=r"gnn_bandits\[docs\]"): site("out")
+
+
+def test_unlisted_notebook_is_refused(copy):
+    shutil.copy(copy/"nbs"/"00_core.ipynb", copy/"nbs"/"07_lost.ipynb")
+    with pytest.raises(ValueError, match="07_lost.ipynb"): site("out")
+
+
+def test_warning_keeps_the_old_site(copy):
+    old = copy/"out"
+    old.mkdir()
+    for name in MARK, "index.html": (old/name).write_text("old")
+    add_cell(copy/"nbs"/"index.ipynb", "See @eq-nowhere.")
+    with pytest.raises(ValueError, match="eq-nowhere"): site("out")
+    assert sorted(p.name for p in old.iterdir()) == sorted([MARK, "index.html"])
+    assert (old/"index.html").read_text() == "old"
+    assert sorted(p.name for p in copy.iterdir()) == ["nbs", "out", "settings.ini"]
+
+
+def test_readme_is_reproducible(copy):
+    add_cell(copy/"nbs"/"index.ipynb", "$$a$$ {#eq-added}\n\nBy @eq-added, see [core](00_core.ipynb).\n\n"
+                                       "::: {.callout-note}\nMind.\n:::")
+    site(readme=True)
+    first = (copy/"README.md").read_bytes()
+    site(readme=True)
+    assert (copy/"README.md").read_bytes() == first
+    text = first.decode()
+    assert "/core.html)" in text and "> [!NOTE]\n> Mind." in text and r"\tag{" in text
+    assert not re.search(r"\{#|@eq-|:::|\.ipynb\)|#\|", text)
+
+
+# in a browser
+
+def no_browser(reason):
+    if os.environ.get("REQUIRE_BROWSER") == "1": pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    try: from playwright.sync_api import sync_playwright
+    except ImportError: no_browser("playwright is not installed, so the site was not opened in a browser")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if not chromium: no_browser("no chromium on the PATH, so the site was not opened in a browser")
+    with sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+TYPESET = "() => window.MathJax && MathJax.startup && MathJax.startup.promise.then(() => true)"
+REPORT = r"""() => {
+    const all = (selector) => [...document.querySelectorAll(selector)];
+    const copy = document.querySelector("article").cloneNode(true);
+    copy.querySelectorAll("pre, code, .math, mjx-container, script, style").forEach(e => e.remove());
+    return {
+        text: copy.textContent,
+        untypeset: all(".math").filter(e => !e.querySelector("mjx-container")).map(e => e.textContent),
+        broken: all("mjx-merror").map(e => e.textContent),
+        images: all("article img").filter(e => !e.naturalWidth).map(e => e.src),
+        wordless: all("article img").filter(e => !e.alt.trim()).map(e => e.src),
+        sidebar: all(".sidebar-tree a, a.sidebar-brand").map(e => e.href.split("#")[0]),
+        groups: all(".sidebar-tree .caption-text").map(e => e.textContent),
+        desktop: [document.documentElement.scrollWidth, window.innerWidth]};
+}"""
+WIDTH = "[document.documentElement.scrollWidth, window.innerWidth]"
+
+
+@pytest.fixture(scope="session")
+def reports(browser, built, pages):
+    "What the script above finds on each page, with console errors, outside requests and width on a phone"
+    reports, errors, outside = {}, [], []
+    tab = browser.new_page()
+    tab.on("console", lambda m: errors.append(m.text) if m.type in ("error", "warning") else None)
+    tab.on("pageerror", lambda e: errors.append(str(e)))
+    tab.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else outside.append(r.url))
+    for name in pages:
+        tab.set_viewport_size({"width": 1280, "height": 900})
+        tab.goto((built/name).as_uri())
+        tab.wait_for_function(TYPESET)
+        report = tab.evaluate(REPORT)
+        tab.set_viewport_size({"width": 390, "height": 844})
+        report["phone"] = tab.evaluate(WIDTH)
+        reports[name] = report | {"errors": errors.copy(), "outside": outside.copy()}
+        errors.clear(), outside.clear()
+    tab.close()
+    return reports
+
+
+@pytest.mark.parametrize("what", ["errors", "outside", "untypeset", "broken", "images", "wordless"])
+def test_pages_are_sound(reports, what):
+    assert not {name: report[what] for name, report in reports.items() if report[what]}
+
+
+def test_no_markup_leaks(reports):
+    leak = re.compile(r".{0,30}(?::::|\{(?:ref|numref|eq|figure|table|admonition|container)\}|#\||\{#|\$"
+                      r"|Out\[|@(?:eq|fig|tbl|sec)-).{0,30}")
+    found = {name: leak.findall(report["text"]) for name, report in reports.items()}
+    assert not {name: leaks for name, leaks in found.items() if leaks}
+
+
+def test_sidebar(reports, built, pages):
+    contents = yaml.safe_load((ROOT/"nbs"/"sidebar.yml").read_text())["website"]["sidebar"]["contents"]
+    groups = [c["section"] for c in contents if isinstance(c, dict) and c["contents"]]
+    for name, report in reports.items():
+        assert {(built/p).as_uri() for p in pages if p != "search.html"} <= set(report["sidebar"]), name
+        assert report["groups"] == [*groups, "Reference"], name
+
+
+def test_no_page_is_wider_than_its_window(reports):
+    for screen in "desktop", "phone":
+        assert not {name: r[screen] for name, r in reports.items() if r[screen][0] > r[screen][1] + 1}, screen
+
+
+def test_search(browser, built):
+    tab, errors = browser.new_page(), []
+    tab.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
+    tab.goto((built/"index.html").as_uri())
+    tab.fill(".sidebar-search", SEARCH_TERM)
+    tab.press(".sidebar-search", "Enter")
+    tab.wait_for_selector("#search-results li a", timeout=10_000)
+    hits = tab.eval_on_selector_all("#search-results li a", "links => links.map(a => a.href)")
+    assert any("core.html" in h for h in hits) and not errors, (hits, errors)
+    tab.close()
+
+
+def test_dark_mode(browser, built):
+    tab, seen = browser.new_page(color_scheme="light"), {}
+    tab.goto((built/"index.html").as_uri())
+    look = "[document.body.dataset.theme, getComputedStyle(document.body).backgroundColor]"
+    for _ in range(3):
+        tab.locator(".theme-toggle:visible").first.click()
+        theme, colour = tab.evaluate(look)
+        seen[theme] = colour
+    assert {"light", "dark"} <= set(seen) and seen["light"] != seen["dark"], seen
+    tab.close()
+
+
+def test_copy_buttons(browser, built):
+    tab = browser.new_page()
+    tab.goto((built/"core.html").as_uri())
+    assert tab.locator(".cell_input button.copybtn").count() > 3
+    assert tab.locator(".cell_output button.copybtn, .api button.copybtn").count() == 0
+    tab.close()
