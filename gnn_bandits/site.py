@@ -6,12 +6,12 @@
 __all__ = ['FENCED', 'CODE', 'BOX', 'TABLE', 'IMAGE', 'ROLES', 'REFERENCE', 'ENTRY', 'KERNEL', 'EXTENSIONS', 'COPY', 'FURO',
            'SUMMARY', 'WORDS', 'DIV', 'NOTE', 'MARK', 'outside_code', 'callout', 'boxes', 'voices', 'labels', 'plain',
            'figures', 'references', 'page_name', 'links', 'to_myst', 'short_type', 'short_default', 'short_signature',
-           'parameter_rows', 'parameter_table', 'symbols', 'lookup', 'api_entry', 'options', 'cell_metadata',
-           'output_text', 'translated_output', 'text_cell', 'code_cell', 'page_cell', 'prepare', 'page', 'sidebar',
-           'menus', 'api_rows', 'api_page', 'sphinx_settings', 'write_assets', 'number_by_page', 'render', 'numbering',
-           'alerts', 'numbered', 'to_github', 'readme_picture', 'readme_output', 'readme_cell', 'readme_text',
-           'project', 'check_out', 'install', 'exporting', 'copy_images', 'documented', 'settle', 'translate_all',
-           'write_pages', 'write_readme', 'site']
+           'parameter_rows', 'parameter_table', 'symbols', 'lookup', 'folded_source', 'api_entry', 'options',
+           'cell_metadata', 'output_text', 'translated_output', 'text_cell', 'code_cell', 'page_cell', 'prepare',
+           'page', 'sidebar', 'menus', 'api_rows', 'api_page', 'sphinx_settings', 'write_assets', 'number_by_page',
+           'render', 'numbering', 'alerts', 'numbered', 'to_github', 'readme_picture', 'readme_output', 'readme_cell',
+           'readme_text', 'project', 'check_out', 'install', 'exporting', 'copy_images', 'documented', 'settle',
+           'translate_all', 'write_pages', 'write_readme', 'site']
 
 # %% ../nbs/40_site.ipynb #b0c2c1d5
 import base64, importlib, inspect, io, json, os, re, shutil, tempfile, textwrap
@@ -196,7 +196,7 @@ def parameter_table(
     cells = [[line[i].replace("|", r"\|") for i in used] for line in lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
-# %% ../nbs/40_site.ipynb #45d62417
+# %% ../nbs/40_site.ipynb #c83b5264
 def symbols(
     lib:str, # The package
 )->dict[str, tuple[str, str]]: # From `core.html#f` to its module and its name there
@@ -211,9 +211,17 @@ def lookup(
 ):
     "Import a documented object; of a property, the function behind it."
     thing = attrgetter(name)(importlib.import_module(module))
-    return getattr(thing, "fget", None) or thing
+    return getattr(thing, "fget", None) or getattr(thing, "func", None) or thing
 
-# %% ../nbs/40_site.ipynb #6a9514d3
+# %% ../nbs/40_site.ipynb #3384fe6e
+def folded_source(
+    thing:Callable, # A function or a class
+)->str: # Markdown
+    "The code of `thing` behind a fold."
+    fence, code = "`"*6, textwrap.dedent(inspect.getsource(thing)).strip()
+    return f"<details><summary>Code</summary>\n\n{fence}python\n{code}\n{fence}\n\n</details>\n"
+
+# %% ../nbs/40_site.ipynb #db2d8e0a
 ENTRY = re.compile(r"(?:\[source\]\((?P<source>[^)]*)\)\{.*?\}\s*)?^(?P<level>#+) (?P<name>\S+)\s*"
                    r"```python\n(?P<signature>.*?)\n```\s*(?P<doc>.*)", re.M | re.S)
 
@@ -224,14 +232,15 @@ def api_entry(
 )->str: # Markdown for Sphinx
     "Lay out the documentation of one function or class."
     if not (m := ENTRY.search(text)): return text
-    name, signature, table = m["name"], m["signature"], ""
+    name, signature, more = m["name"], m["signature"], ""
     if place := known.get(f"{page}.html#{name.lower()}"):
         thing = lookup(*place)
-        signature, table = short_signature(name, thing), parameter_table(thing)
+        signature = short_signature(name, thing)
+        more = f"{parameter_table(thing)}\n\n{folded_source(thing)}"
     anchor = f'<span id="{name.lower()}"></span>\n\n' if re.search("[_.]", name) else ""
     source = f"{{.source}}\n[source]({m['source']})\n\n" if m["source"] else ""
     return (f"{anchor}{m['level']} `{name}`\n\n:::::{{container}} api\n{source}"
-            f"```python\n{signature}\n```\n\n{m['doc'].strip()}\n\n{table}\n:::::\n")
+            f"```python\n{signature}\n```\n\n{m['doc'].strip()}\n\n{more}\n:::::\n")
 
 # %% ../nbs/40_site.ipynb #5a65fdfb
 def options(
@@ -418,9 +427,10 @@ def api_page(
         if rows: parts.append(f"## {module}\n\n{table}")
     return "\n\n".join(parts) + "\n"
 
-# %% ../nbs/40_site.ipynb #c044164e
+# %% ../nbs/40_site.ipynb #837d9397
 EXTENSIONS = ["myst_nb", "sphinx_copybutton", "sphinx_togglebutton"]
-COPY = ".cell_input pre, div[class^=highlight-]:not(.api *):not(.cell_output *) > .highlight > pre"
+COPY = (".cell_input pre, .api details pre, "
+        "div[class^=highlight-]:not(.api *):not(.cell_output *) > .highlight > pre")
 FURO = {"top_of_page_buttons": [],
         "light_css_variables": {"color-brand-primary": "#0b5f9e", "color-brand-content": "#0b5f9e",
                                 "color-code-background": "#f6f8fa"},
@@ -676,7 +686,7 @@ def copy_images(
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(p, copy)
 
-# %% ../nbs/40_site.ipynb #d7e1e870
+# %% ../nbs/40_site.ipynb #635f8fef
 def documented(
     name:str, # Of a page
     notebook:dict, # From `page`
@@ -687,16 +697,16 @@ def documented(
     return {f"{name}.html#{n.lower()}" for n in names}
 
 def settle(
-    text:str, # Of a page
+    text:str, # Markdown
     anchors:set[str], # From `documented`, for all pages
 )->str:
     "Point links at anchors that exist."
     def place(m):
         tries = m[1], m[1].rpartition(".")[0]
         return "page:" + next((t for t in tries if t in anchors), m[1].partition("#")[0])
-    return re.sub(r"page:([\w.-]+\.html#[\w.-]+)", place, text)
+    return outside_code(lambda s: re.sub(r"page:([\w.-]+\.html#[\w.-]+)", place, s), text)
 
-# %% ../nbs/40_site.ipynb #073014e3
+# %% ../nbs/40_site.ipynb #ffe5cbf8
 def translate_all(
     notebooks:list[Path], # Those to translate
     known:dict[str, tuple[str, str]], # From `symbols`
@@ -721,13 +731,15 @@ def write_pages(
     groups, known = sidebar(menu, {p.name for p in notebooks}), symbols(lib)
     pages = translate_all(notebooks, known, url, f"{cfg.git_url}/blob/{cfg.branch}/{nbs.name}")
     pages["index"]["cells"].append(text_cell(menus(groups)) | {"id": "menus"})
-    texts = {f"{name}.ipynb": json.dumps(notebook) for name, notebook in pages.items()}
-    texts["api.md"] = api_page(exporting(nbs, groups, lib), known)
     anchors = set().union(*(documented(name, notebook) for name, notebook in pages.items()))
     write_assets(source/"_static")
     copy_images(nbs, source)
-    for name, text in texts.items():
-        (source/name).write_text(settle(text, anchors), encoding="utf-8")
+    for name, notebook in pages.items():
+        for cell in notebook["cells"]:
+            if cell["cell_type"] == "markdown": cell["source"] = settle(cell["source"], anchors)
+        (source/f"{name}.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+    names = api_page(exporting(nbs, groups, lib), known)
+    (source/"api.md").write_text(settle(names, anchors), encoding="utf-8")
 
 # %% ../nbs/40_site.ipynb #79225c41
 def write_readme(

@@ -271,5 +271,6 @@ def test_copy_buttons(browser, built):
     tab = browser.new_page()
     tab.goto((built/"core.html").as_uri())
     assert tab.locator(".cell_input button.copybtn").count() > 3
-    assert tab.locator(".cell_output button.copybtn, .api button.copybtn").count() == 0
+    assert tab.locator(".cell_output button.copybtn, .api > div button.copybtn").count() == 0
+    assert tab.locator(".api details button.copybtn").count() > 3
     tab.close()
