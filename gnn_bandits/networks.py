@@ -34,7 +34,7 @@ def forward(
     for s, W in zip(layer_scales(weights), weights): x = s*(x @ W.T).relu()
     return (x @ weights[-1].T)[..., 0].sum(1)/counts
 
-# %% ../nbs/03_networks.ipynb #8911bf5d
+# %% ../nbs/03_networks.ipynb #65595a8e
 def mirror(
     half:list[Tensor], # Weights of a network of width h
 )->list[Tensor]: # Weights of a network of width 2h whose output is zero
@@ -49,10 +49,10 @@ def unmirror(
     "Undo `mirror`, where it can be undone."
     (first, *hidden, last), h = weights, len(weights[0])//2
     same = len(first) == 2*h and torch.equal(first[:h], first[h:]) and torch.equal(last[:, :h], -last[:, h:])
-    same = same and all(torch.equal(W[:h, :h], W[h:, h:]) and not (W[:h, h:].any() or W[h:, :h].any()) for W in hidden)
+    for W in hidden: same = same and torch.equal(W[:h, :h], W[h:, h:]) and not (W[:h, h:].any() or W[h:, :h].any())
     return [first[:h], *(W[:h, :h]/math.sqrt(2) for W in hidden), last[:, :h]] if same else None
 
-# %% ../nbs/03_networks.ipynb #e3ecf323
+# %% ../nbs/03_networks.ipynb #bd657853
 def _positive(name, value, least=1):
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"expected {name} to be an integer, at least {least}, got {value!r}")
@@ -70,7 +70,7 @@ class LazyNet:
         device:str="cpu", # Where the weights live
     ):
         check_rng(rng), check_layers(L), _positive("m", m, 2)
-        if symmetric and m % 2: raise ValueError(f"expected an even width, got {m=}; use {m + 1} or symmetric=False")
+        if symmetric and m % 2: raise ValueError(f"expected an even width, got {m=}; or set symmetric=False")
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"expected dtype torch.float32 or torch.float64, got {dtype!r}")
         self.D, self.m, self.L, self.dtype, self.device = D, m, L, dtype, device
@@ -83,7 +83,7 @@ class LazyNet:
     def features(self, X):
         "The features of a domain where the network can use them; refuses what does not fit."
         if not isinstance(X, GraphDomain): raise ValueError(f"expected a GraphDomain, got {type(X).__name__}")
-        if X.d != self.d: raise ValueError(f"expected features of dimension {self.d} like the network, got {X.d}")
+        if X.d != self.d: raise ValueError(f"expected features of dimension {self.d}, got {X.d}")
         return X.h.to(self.device, self.dtype)
 
 # %% ../nbs/03_networks.ipynb #87aaef98
@@ -114,7 +114,7 @@ class LazyGNN(LazyNet):
         counts = X.sizes if self.average == "nodes" else torch.full_like(X.sizes, X.N)
         return h, counts.to(h)
 
-# %% ../nbs/03_networks.ipynb #4678cdd9
+# %% ../nbs/03_networks.ipynb #6753b4a7
 class LazyNN(LazyNet):
     "The network that ignores the graph: one long vector of all node features, scaled to length one."
     def __init__(self,
@@ -137,7 +137,7 @@ class LazyNN(LazyNet):
     )->tuple[Tensor, Tensor]: # (n, 1, N*d) unit vectors, (n,) ones
         "Each graph as a single unit vector."
         h = self.features(X)
-        if X.N != self.N: raise ValueError(f"expected graphs padded to {self.N} nodes like the network, got {X.N}")
+        if X.N != self.N: raise ValueError(f"expected graphs padded to {self.N} nodes, got {X.N}")
         counts = torch.ones(len(X)).to(h)
         return (h.flatten(1)/X.sizes.to(h).sqrt()[:, None])[:, None], counts
 
@@ -211,15 +211,15 @@ def gram_by_graphs(
         for i in range(0, n, 256): K[i:i + 256, i*same:] += F[i:i + 256] @ G[i*same:].T
     return K.triu() + K.triu(1).T if same else K
 
-# %% ../nbs/03_networks.ipynb #caf5260e
-NODES = 2048 # Nodes that are paired with as many others at a time
+# %% ../nbs/03_networks.ipynb #a4ddf303
+NODES = 512 # Rows of a block of node pairs
 
 def gram_by_nodes(
     P:tuple[Tensor, Tensor], # (R, q) signals and (R, r) activations of real nodes, graph after graph
     Q:tuple[Tensor, Tensor], # The same for the other graphs
     owners:tuple[Tensor, Tensor], # Graph number of each node, for both
     same:bool, # Whether Q is P
-    block:int=NODES, # Nodes in a block
+    block:int=NODES, # Rows of a block; it has up to eight times as many columns
 )->Tensor: # (n, n') float64
     "Right-hand side of @eq-net-inner: products of inner products, summed over pairs of nodes."
     (dP, aP), (dQ, aQ), (oP, oQ) = P, Q, owners
@@ -227,13 +227,13 @@ def gram_by_nodes(
     member = lambda o: (o == torch.arange(int(o[0]), int(o[-1]) + 1, device=o.device)[:, None]).to(dP.dtype)
     for i in range(0, len(dP), block):
         I = slice(i, i + block)
-        for j in range(i*same, len(dQ), block):
-            J = slice(j, j + block)
-            sums = member(oP[I]) @ (dP[I] @ dQ[J].T).mul_(aP[I] @ aQ[J].T) @ member(oQ[J]).T
-            here, there = slice(oP[i], oP[i] + len(sums)), slice(oQ[j], oQ[j] + sums.shape[1])
-            K[here, there] += sums
-            if same and j > i: K[there, here] += sums.T
-    return K.triu() + K.triu(1).T if same else K      # symmetric to the last bit
+        for j in range(i*same, len(dQ), 8*block):
+            J = slice(j, j + 8*block)
+            products = (dP[I] @ dQ[J].T).mul_(aP[I] @ aQ[J].T)
+            if same and i == j: products[:, :len(products)] /= 2
+            sums = member(oP[I]) @ products @ member(oQ[J]).T
+            K[oP[i]:oP[i] + len(sums), oQ[j]:oQ[j] + sums.shape[1]] += sums
+    return K + K.T if same else K
 
 # %% ../nbs/03_networks.ipynb #0c8bedd7
 def spread(

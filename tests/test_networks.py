@@ -79,7 +79,7 @@ def test_kernel_invariants(case):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("nodes", (1, 3, 2048))
+@pytest.mark.parametrize("nodes", (1, 3, 512))
 @pytest.mark.parametrize("memory", (1, 3000, 2**28))
 def test_blocks_do_not_change_the_kernel(kind, nodes, memory, monkeypatch):
     X = domain()
