@@ -34,7 +34,7 @@ def forward(
     for s, W in zip(layer_scales(weights), weights): x = s*(x @ W.T).relu()
     return (x @ weights[-1].T)[..., 0].sum(1)/counts
 
-# %% ../nbs/03_networks.ipynb #65595a8e
+# %% ../nbs/03_networks.ipynb #4190de5c
 def mirror(
     half:list[Tensor], # Weights of a network of width h
 )->list[Tensor]: # Weights of a network of width 2h whose output is zero
@@ -49,7 +49,8 @@ def unmirror(
     "Undo `mirror`, where it can be undone."
     (first, *hidden, last), h = weights, len(weights[0])//2
     same = len(first) == 2*h and torch.equal(first[:h], first[h:]) and torch.equal(last[:, :h], -last[:, h:])
-    for W in hidden: same = same and torch.equal(W[:h, :h], W[h:, h:]) and not (W[:h, h:].any() or W[h:, :h].any())
+    for W in hidden:
+        same = same and torch.equal(W[:h, :h], W[h:, h:]) and not (W[:h, h:].any() or W[h:, :h].any())
     return [first[:h], *(W[:h, :h]/math.sqrt(2) for W in hidden), last[:, :h]] if same else None
 
 # %% ../nbs/03_networks.ipynb #bd657853
