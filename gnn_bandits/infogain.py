@@ -63,7 +63,7 @@ def information_gain(
     "Half the log-determinant of I + K/lam."
     return float(gain_path(K, lam)[-1])
 
-# %% ../nbs/05_information_gain.ipynb #d7ca0942
+# %% ../nbs/05_information_gain.ipynb #0d98c2c4
 class Greedy(NamedTuple):
     "What greedy maximisation found."
     arms:list # The arms chosen, in order
@@ -83,7 +83,7 @@ def greedy_gain(
     v = torch.as_tensor(K.diagonal() if diag is None else diag, dtype=torch.float64).clone()
     scale, B, arms, steps = float(v.max()), v.new_empty(T, len(v)), [], v.new_empty(T)
     for t in range(T):
-        i = int((v >= v.max() - 1e-7*scale).nonzero()[0])
+        i = int((v >= (1 - 1e-7)*v.max()).nonzero()[0])
         row = torch.as_tensor(K(i) if callable(K) else K[i], dtype=v.dtype)
         B[t] = (row - B[:t, i] @ B[:t])/math.sqrt(v[i] + lam)
         arms.append(i)
