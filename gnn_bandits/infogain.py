@@ -63,7 +63,7 @@ def information_gain(
     "Half the log-determinant of I + K/lam."
     return float(gain_path(K, lam)[-1])
 
-# %% ../nbs/05_information_gain.ipynb #0d98c2c4
+# %% ../nbs/05_information_gain.ipynb #4c8dee3e
 class Greedy(NamedTuple):
     "What greedy maximisation found."
     arms:list # The arms chosen, in order
@@ -81,6 +81,8 @@ def greedy_gain(
     if callable(K) and diag is None: raise ValueError("expected diag, the prior variances, with a function for rows")
     K = K if callable(K) else as_gram(K)
     v = torch.as_tensor(K.diagonal() if diag is None else diag, dtype=torch.float64).clone()
+    if v.ndim != 1 or not len(v) or not (v.isfinite() & (v >= -1e-8*v.abs().max())).all():
+        raise ValueError("expected finite variances that are not negative, one for each arm")
     scale, B, arms, steps = float(v.max()), v.new_empty(T, len(v)), [], v.new_empty(T)
     for t in range(T):
         i = int((v >= (1 - 1e-7)*v.max()).nonzero()[0])

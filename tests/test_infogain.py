@@ -147,6 +147,8 @@ def test_indefinite_gram():
     with pytest.raises(ValueError): information_gain([[1., 2.], [2., 1.]], 0.1)
     with pytest.raises(ValueError): max_information_gain([[1., 2.], [2., 1.]], 3, 0.1)
     with pytest.raises(ValueError): greedy_gain(lambda i: np.full(2, np.nan), 3, 0.1, diag=np.ones(2))
+    for diag in (None, [np.nan, 1], [-1., 1], np.ones((2, 2)), []):
+        with pytest.raises(ValueError): greedy_gain(lambda i: np.eye(2)[i], 3, 0.1, diag=diag)
 
 
 @pytest.mark.parametrize("lam", (0, -1, float("nan"), float("inf"), None, "0.1", True))
