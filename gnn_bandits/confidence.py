@@ -20,22 +20,31 @@ from torch import Tensor
 from .core import check_rng
 from .graphs import GraphDomain
 
-# %% ../nbs/06_confidence.ipynb #292eb672
+# %% ../nbs/06_confidence.ipynb #2422fd84
 def check_positive(**values):
     "Refuse numbers that are not finite and above zero; the keyword is the name in the message."
     for name, v in values.items():
         if isinstance(v, bool) or not isinstance(v, Real) or not 0 < v < math.inf:
             raise ValueError(f"expected {name} to be a finite number above zero, got {name}={v!r}")
 
+def _plain(
+    values, # A number, a list, an array or a tensor
+)->list: # Of Python numbers, where they are numbers
+    "One value or several as a list."
+    values = [values] if np.ndim(values) == 0 else values
+    boxed = lambda v: isinstance(v, (Tensor, np.ndarray, np.generic)) and v.ndim == 0
+    return [v.item() if boxed(v) else v for v in values]
+
 def check_arms(
     arms, # One arm or a list of arms
     n:int, # Number of arms there are
 )->list[int]:
     "Refuse arms that are not integers from 0 to n - 1."
-    out = [a.item() if isinstance(a, (Tensor, np.ndarray, np.generic)) and a.ndim == 0 else a for a in ([arms] if np.ndim(arms) == 0 else arms)]
-    for a in out:
-        if isinstance(a, bool) or not isinstance(a, Integral) or not 0 <= a < n: raise ValueError(f"expected arms to be integers from 0 to {n - 1}, got {a!r}")
-    return out
+    arms = _plain(arms)
+    for a in arms:
+        if isinstance(a, bool) or not isinstance(a, Integral) or not 0 <= a < n:
+            raise ValueError(f"expected arms to be integers from 0 to {n - 1}, got {a!r}")
+    return arms
 
 def check_observations(
     arms, # One arm or a list of arms
@@ -43,17 +52,18 @@ def check_observations(
     n:int, # Number of arms there are
 )->dict[int, tuple[int, float]]: # arm -> (number of pulls, mean reward), in the order of first appearance
     "Refuse arms out of range and rewards that are not finite; merge repeats."
-    arms, rewards = check_arms(arms, n), [rewards] if np.ndim(rewards) == 0 else list(rewards)
-    if len(arms) != len(rewards): raise ValueError(f"expected one reward for each arm, got {len(arms)} arms and {len(rewards)} rewards")
+    arms, rewards = check_arms(arms, n), _plain(rewards)
+    if len(arms) != len(rewards):
+        raise ValueError(f"expected one reward for each arm, got {len(arms)} arms and {len(rewards)} rewards")
     merged = {}
     for a, y in zip(arms, rewards):
-        y = y.item() if isinstance(y, (Tensor, np.ndarray, np.generic)) and y.ndim == 0 else y
-        if isinstance(y, bool) or not isinstance(y, Real) or not math.isfinite(y): raise ValueError(f"expected finite rewards, got {y!r} for arm {a}")
+        if isinstance(y, bool) or not isinstance(y, Real) or not math.isfinite(y):
+            raise ValueError(f"expected finite rewards, got {y!r} for arm {a}")
         k, mean = merged.get(a, (0, 0.))
         merged[a] = k + 1, mean + (y - mean)/(k + 1)
     return merged
 
-# %% ../nbs/06_confidence.ipynb #e698202d
+# %% ../nbs/06_confidence.ipynb #6d617575
 def check_gram(
     K, # (n, n) tensor or array
     tol:float=1e-6, # Allowed rounding, relative to the largest diagonal entry
@@ -61,28 +71,31 @@ def check_gram(
 )->Tensor: # (n, n) float64, symmetric; `K` itself if it is that already
     "Refuse what cannot be a Gram matrix, saying why."
     K = torch.as_tensor(K, dtype=torch.float64)
-    if K.ndim != 2 or K.shape[0] != K.shape[1] or not len(K): raise ValueError(f"expected a square Gram matrix, got shape {tuple(K.shape)}")
-    if not bool(torch.isfinite(K).all()): raise ValueError("expected a finite Gram matrix, got NaN or infinity in it")
-    n, diag = len(K), K.diagonal()
+    if K.requires_grad: K = K.detach()
+    if K.ndim != 2 or K.shape[0] != K.shape[1] or not len(K):
+        raise ValueError(f"expected a square Gram matrix, got shape {tuple(K.shape)}")
+    if not torch.isfinite(K).all(): raise ValueError("expected a finite Gram matrix, got NaN or infinity")
+    n, diag, psd = len(K), K.diagonal(), "expected a positive semi-definite Gram matrix, got"
     scale, low = float(diag.max()), float(diag.min())
-    if low < 0: raise ValueError(f"expected a positive semi-definite Gram matrix, got {low} on the diagonal")
+    if low < 0: raise ValueError(f"{psd} {low} on the diagonal")
     asym, over, s = 0., 0., diag.sqrt()
     cuts = [slice(i, i + 1024) for i in range(0, n, 1024)]
     for I, J in ((I, J) for a, I in enumerate(cuts) for J in cuts[a:]):
         tile = K[I, J]
         asym = max(asym, float((tile - K[J, I].T).abs().max()))
         over = max(over, float((tile.abs() - s[I, None]*s[J]).max()))
-    if over > tol*scale: raise ValueError(f"expected a positive semi-definite Gram matrix, got an entry {over:.2g} larger than its diagonal allows")
-    if asym > tol*scale: raise ValueError(f"expected a symmetric Gram matrix, got entries that differ by {asym:.2g} from their mirror image")
+    if over > tol*scale: raise ValueError(f"{psd} an entry {over:.2g} larger than its diagonal allows")
+    if asym > tol*scale:
+        raise ValueError(f"expected a symmetric Gram matrix, got an entry {asym:.2g} off its mirror image")
     if asym: K = (K + K.T)/2
     some = torch.linspace(0, n - 1, min(n, block), dtype=torch.float64).round().long()
     P = K if len(some) == n else K[some][:, some]
     slack = tol*scale*math.sqrt(len(P)) + torch.finfo(P.dtype).tiny
     if int(torch.linalg.cholesky_ex(P + slack*torch.eye(len(P), dtype=P.dtype)).info):
-        raise ValueError(f"expected a positive semi-definite Gram matrix, got an eigenvalue of {float(torch.linalg.eigvalsh(P)[0]):.2g}")
+        raise ValueError(f"{psd} an eigenvalue of {float(torch.linalg.eigvalsh(P)[0]):.2g}")
     return K
 
-# %% ../nbs/06_confidence.ipynb #20c349f9
+# %% ../nbs/06_confidence.ipynb #9f945252
 PENDING = 32 # Updates that wait before they are written
 
 class Posterior:
@@ -93,15 +106,22 @@ class Posterior:
     ):
         check_positive(lam=lam)
         self.K, self.lam = check_gram(K), float(lam)
+        self.reset()
+    def reset(self):
+        "Forget all observations."
         n, new = len(self.K), self.K.new_zeros
-        self.arms, self.counts, self.rewards = torch.zeros(0, dtype=torch.long), new(0), new(0) # distinct arms, pulls, mean rewards
+        self.arms = torch.zeros(0, dtype=torch.long)  # distinct arms, in the order of their first pull
+        self.counts, self.rewards = new(0), new(0)    # their pulls and mean rewards
         self._mean, self._var = new(n), self.K.diagonal().clone()
-        self._H, self._U, self._W, self._waiting, self._row = new(0, n), new(PENDING, n), new(PENDING, 0), 0, {}
+        self._H, self._row = new(0, n), {}            # columns of the covariance; arm -> place
+        self._U, self._W, self._waiting = new(PENDING, n), new(PENDING, 0), 0
+        return self
     t = property(lambda self: int(self.counts.sum()), doc="Number of observations")
     mean = property(lambda self: self._mean.clone(), doc="(n,) posterior means")
     std = property(lambda self: self._var.clamp(min=0).sqrt(), doc="(n,) posterior standard deviations")
     def __len__(self): return len(self.K)
-    def __repr__(self): return f"{type(self).__name__}(arms={len(self)}, lam={self.lam}, t={self.t}, distinct={len(self.arms)})"
+    def __repr__(self):
+        return f"Posterior(arms={len(self)}, lam={self.lam}, t={self.t}, distinct={len(self.arms)})"
 
 # %% ../nbs/06_confidence.ipynb #958bbad3
 @patch
@@ -118,7 +138,7 @@ def column(
     c[self.arms] = H[:, arm] - U[:, arm] @ W          # the same numbers, kept to more digits
     return c
 
-# %% ../nbs/06_confidence.ipynb #dcf0c885
+# %% ../nbs/06_confidence.ipynb #96f6c2ff
 @patch
 def _reserve(self:Posterior):
     "Room for one more distinct arm, doubling when full."
@@ -147,15 +167,16 @@ def _absorb(self:Posterior, arm, k, y):
         self._row[arm] = len(self.arms)
         self.arms = torch.cat([self.arms, torch.tensor([arm])])
         self.counts, self.rewards = (torch.cat([v, v.new_zeros(1)]) for v in (self.counts, self.rewards))
-    i, q, u = self._row[arm], len(self.arms), c/math.sqrt(d)
+    i, w, q, u = self._row[arm], self._waiting, len(self.arms), c/math.sqrt(d)
     self.counts[i] += k
     self.rewards[i] += (y - self.rewards[i])*k/self.counts[i]
     self._mean += c*((y - float(self._mean[arm]))/d)
-    self._U[self._waiting], self._W[self._waiting, :q] = u, u[self.arms]
-    self._waiting += 1
-    self._H[i], self._W[:, i] = c*(nu/d), 0.
+    self._U[w], self._W[w, :q] = u, u[self.arms]
+    self._H[i], self._W[:, i] = c*(nu/d), 0.          # its own column is up to date
     self._var -= u*u
-    self._var[self.arms] = self._H[torch.arange(q), self.arms] - (self._W[:self._waiting, :q]*self._U[:self._waiting, self.arms]).sum(0)
+    late = (self._W[:w + 1, :q]*self._U[:w + 1, self.arms]).sum(0)
+    self._var[self.arms] = self._H[torch.arange(q), self.arms] - late
+    self._waiting += 1
     if self._waiting == PENDING: self._flush()
 
 @patch
@@ -168,14 +189,15 @@ def observe(
     for arm, (k, y) in check_observations(arms, rewards, len(self)).items(): self._absorb(arm, k, y)
     return self
 
-# %% ../nbs/06_confidence.ipynb #0d069fd6
+# %% ../nbs/06_confidence.ipynb #9d972b14
 @patch
 def covariance(
     self:Posterior,
     arms=None, # Which arms; all when not given
 )->Tensor: # (k, k), symmetric
     "Joint posterior covariance of some arms."
-    arms = torch.arange(len(self)) if arms is None else torch.tensor(check_arms(arms, len(self)), dtype=torch.long)
+    arms = range(len(self)) if arms is None else check_arms(arms, len(self))
+    arms = torch.tensor(arms, dtype=torch.long)
     self._flush()
     H = self._H[:len(self.arms), arms]
     C = self.K[arms][:, arms] - H.T @ (self.K[self.arms][:, arms]*(self.counts/self.lam)[:, None])
@@ -193,7 +215,7 @@ def mean_for(
     "The posterior mean had the pulls paid these rewards."
     rewards = torch.as_tensor(rewards, dtype=torch.float64)
     if rewards.ndim not in (1, 2) or len(rewards) != len(self.arms):
-        raise ValueError(f"expected a row for each of the {len(self.arms)} distinct arms, got shape {tuple(rewards.shape)}")
+        raise ValueError(f"expected one row for each of {len(self.arms)} distinct arms, got {rewards.shape}")
     self._flush()
     weights = (self.counts/self.lam).view(-1, *[1]*(rewards.ndim - 1))
     return self._H[:len(self.arms)].T @ (weights*rewards)
@@ -203,10 +225,11 @@ def copy(self:Posterior)->Posterior:
     "An independent posterior in the same state; the Gram matrix is shared."
     new = copy.copy(self)
     for name, v in vars(self).items():
-        if name != "K" and isinstance(v, (Tensor, dict)): setattr(new, name, v.clone() if isinstance(v, Tensor) else dict(v))
+        if isinstance(v, Tensor) and name != "K": setattr(new, name, v.clone())
+    new._row = dict(self._row)
     return new
 
-# %% ../nbs/06_confidence.ipynb #4a822e02
+# %% ../nbs/06_confidence.ipynb #a299d237
 class FeaturePosterior:
     "Exact posterior from explicit features and an optional private variance of each arm; no Gram matrix."
     def __init__(self,
@@ -216,19 +239,21 @@ class FeaturePosterior:
     ):
         check_positive(lam=lam)
         Phi = torch.as_tensor(Phi)
-        if Phi.ndim != 2 or not Phi.numel() or not Phi.is_floating_point() or not bool(torch.isfinite(Phi).all()):
-            raise ValueError(f"expected (n, F) finite floating point features, got {tuple(Phi.shape)} of {Phi.dtype}")
+        if Phi.ndim != 2 or not Phi.numel() or not Phi.is_floating_point() or not torch.isfinite(Phi).all():
+            raise ValueError(f"expected (n, F) finite float features, got {Phi.shape} of {Phi.dtype}")
         n, F = Phi.shape
         r = torch.zeros(n) if residual is None else torch.as_tensor(residual)
-        if r.shape != (n,) or not bool((r >= 0).all()) or not bool(torch.isfinite(r).all()):
-            raise ValueError(f"expected a residual of shape ({n},), finite and not negative, got shape {tuple(r.shape)} and minimum {r.min() if r.numel() else None}")
+        if r.shape != (n,) or not (r >= 0).all() or not torch.isfinite(r).all():
+            raise ValueError(f"expected a residual of shape ({n},), finite and not negative, got {r}")
         self.Phi, self.lam, self.residual = Phi, float(lam), r.double()
         self.Sigma, self._pulls = torch.eye(F, dtype=torch.float64), {}
         self._mean = torch.zeros(n, dtype=torch.float64)
         self._var = torch.cat([p.double().square().sum(1) for p in Phi.split(2**14)])
     t = property(lambda self: sum(k for k, _ in self._pulls.values()), doc="Number of observations")
     def __len__(self): return len(self.Phi)
-    def __repr__(self): return f"{type(self).__name__}(arms={len(self)}, features={self.Phi.shape[1]}, lam={self.lam}, t={self.t}, distinct={len(self._pulls)})"
+    def __repr__(self):
+        n, F = self.Phi.shape
+        return f"FeaturePosterior(arms={n}, features={F}, lam={self.lam}, t={self.t}, distinct={len(self._pulls)})"
 
 @patch
 def observe(
@@ -251,7 +276,7 @@ def observe(
         self._pulls[a] = n + k, now
     return self
 
-# %% ../nbs/06_confidence.ipynb #2cceb6ee
+# %% ../nbs/06_confidence.ipynb #01d01e52
 @patch
 def _moments(self:FeaturePosterior):
     "Means and variances of all arms, the private parts included"
@@ -266,10 +291,12 @@ def _moments(self:FeaturePosterior):
     return mean, var
 
 FeaturePosterior.mean = property(lambda self: self._moments()[0], doc="(n,) posterior means")
-FeaturePosterior.std = property(lambda self: self._moments()[1].sqrt(), doc="(n,) posterior standard deviations")
+FeaturePosterior.std = property(lambda self: self._moments()[1].sqrt(), doc="(n,) posterior deviations")
 
-# %% ../nbs/06_confidence.ipynb #d12d02c9
-RIDGES = {"lam": lambda lam, t: (lam, lam), "t*lam": lambda lam, t: (t*lam, t*lam), "1/t": lambda lam, t: (t*lam, t)}
+# %% ../nbs/06_confidence.ipynb #e1517add
+RIDGES = {"lam": lambda lam, t: (lam, lam), # ridge and factor
+          "t*lam": lambda lam, t: (t*lam, t*lam),
+          "1/t": lambda lam, t: (t*lam, t)}
 
 def squared_gradients(
     net, # A `LazyGNN` or `LazyNN`
@@ -279,7 +306,7 @@ def squared_gradients(
 )->Tensor: # (n, p): n*p numbers, whatever one does
     "Squared gradients over m, arm by arm, for `DiagonalPosterior`."
     out = torch.empty(len(X), net.p, dtype=dtype)
-    for i in range(0, len(X), block): out[i:i + block] = net.gradients(X[list(range(i, min(i + block, len(X))))], dtype).square_().div_(net.m)
+    for i in torch.arange(len(X)).split(block): out[i] = net.gradients(X[i], dtype).square_().div_(net.m)
     return out
 
 class DiagonalPosterior:
@@ -292,12 +319,16 @@ class DiagonalPosterior:
         check_positive(lam=lam)
         if ridge not in RIDGES: raise ValueError(f"expected ridge to be one of {list(RIDGES)}, got {ridge!r}")
         squares = torch.as_tensor(squares)
-        if squares.ndim != 2 or not squares.numel() or not squares.is_floating_point() or not 0 <= float(squares.min()) <= float(squares.max()) < math.inf:
-            raise ValueError(f"expected (n, p) finite squares, none negative, got shape {tuple(squares.shape)} of {squares.dtype}")
+        if squares.ndim != 2 or not squares.numel() or not squares.is_floating_point():
+            raise ValueError(f"expected (n, p) float squares, got {squares.shape} of {squares.dtype}")
+        low, high = map(float, torch.aminmax(squares))
+        if not 0 <= low <= high < math.inf: raise ValueError(f"expected finite squares >= 0, got {low} to {high}")
         self.squares, self.lam, self.ridge, self.t = squares, float(lam), ridge, 0
         self.total = torch.zeros(squares.shape[1], dtype=torch.float64)
     def __len__(self): return len(self.squares)
-    def __repr__(self): return f"{type(self).__name__}(arms={len(self)}, p={self.squares.shape[1]}, lam={self.lam}, ridge={self.ridge!r}, t={self.t})"
+    def __repr__(self):
+        n, p = self.squares.shape
+        return f"{type(self).__name__}(arms={n}, {p=}, lam={self.lam}, ridge={self.ridge!r}, t={self.t})"
     def observe(self,
         arms, # An arm, or a list of arms that may repeat
         rewards, # Checked like those of `Posterior`; the width does not depend on them
@@ -313,7 +344,7 @@ class DiagonalPosterior:
         rho, factor = RIDGES[self.ridge](self.lam, self.t + 1)
         return (factor*(self.squares @ (1/(rho + self.total)).to(self.squares.dtype)).double()).sqrt()
 
-# %% ../nbs/06_confidence.ipynb #b2e5c132
+# %% ../nbs/06_confidence.ipynb #0fff621e
 def beta(
     B:float, # Bound on the RKHS norm of the reward
     sigma:float, # Sub-Gaussian parameter of the noise, the square root of its variance proxy
@@ -334,7 +365,7 @@ def beta(
     width = norm_factor*B + sigma/math.sqrt(lam)*math.sqrt(2*math.log(log_factor*arms/delta))
     if (m, eta, J) == (None, None, None): return width
     check_positive(m=m, eta=eta, J=J)
-    if not m*eta*lam < 1: raise ValueError(f"expected a learning rate below 1/(m*lam) = {1/(m*lam):.3g}, got {eta=}")
+    if m*eta*lam >= 1: raise ValueError(f"expected a learning rate below {1/(m*lam):.3g} = 1/(m*lam), got {eta=}")
     return width + math.sqrt(2*B/(m*eta*lam))*(math.sqrt(2) + (1 - m*eta*lam)**(J/2))
 
 def epsilon(
@@ -362,7 +393,7 @@ def sharp_beta(
     both = beta(B, sigma, lam, delta, arms, norm_factor=norm_factor)
     return math.hypot(norm_factor*B, both - norm_factor*B)
 
-# %% ../nbs/06_confidence.ipynb #5237ffdf
+# %% ../nbs/06_confidence.ipynb #27a71779
 def rkhs_sphere(
     K:Tensor, # (n, n) Gram matrix
     B:float, # Norm of every function
@@ -397,7 +428,8 @@ def clopper_pearson(
     level:float=0.95, # Confidence
 )->tuple[float, float]: # Ends of the interval
     "Exact interval for a probability."
-    if not 0 <= hits <= trials or trials < 1: raise ValueError(f"expected 0 <= hits <= trials, got {hits=}, {trials=}")
+    if not 0 <= hits <= trials or trials < 1:
+        raise ValueError(f"expected 0 <= hits <= trials and a trial, got {hits=}, {trials=}")
     a = (1 - level)/2
     return (float(betaincinv(hits, trials - hits + 1, a)) if hits else 0.,
             float(betaincinv(hits + 1, trials - hits, 1 - a)) if hits < trials else 1.)

@@ -10,17 +10,12 @@ import torch
 
 from gnn_bandits.confidence import NOISES, Posterior, beta, clopper_pearson, rkhs_sphere, subgaussian
 from gnn_bandits.core import split_rng, write_atomically
+from gnn_bandits.gntk import gntk
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.networks import LazyGNN, forward
-from gnn_bandits.ntk import ntk
 
 ARMS, NODES, FEATURES, LAYERS, WIDTH = 100, 5, 4, 2, 256
 B, SIGMA, LAM, DELTA, PULLS, TRIALS, NETWORKS = 2., 0.5, 0.25, 0.1, 40, 4000, 20
-
-def gntk_gram(X):
-    "The infinite-width kernel of all graphs: the mean of the NTK over pairs of nodes"
-    h = X.h.flatten(0, 1)
-    return ntk(h @ h.T, LAYERS).view(len(X), NODES, len(X), NODES).mean((1, 3))
 
 def design(K, kind, rng):
     "Pulls that do not look at rewards: arms at random, or always the most uncertain one"
@@ -72,7 +67,7 @@ def main(trained):
     torch.set_num_threads(1)
     graphs, pulls, trials, nets, training = split_rng(np.random.default_rng(6), 5)
     X = GraphDomain.erdos_renyi(ARMS, NODES, 0.4, FEATURES, rng=graphs)
-    K, rows = gntk_gram(X), []
+    K, rows = gntk(X, L=LAYERS), []
     networks = [LazyGNN(FEATURES, WIDTH, LAYERS, rng=r) for r in split_rng(nets, NETWORKS)]
     grams = [net.tangent_kernel(X, normalize=True) for net in networks]
     kernel_beta, network_beta = (beta(B, SIGMA, LAM, DELTA, ARMS, norm_factor=c) for c in (1., math.sqrt(2)))
@@ -107,5 +102,5 @@ def main(trained):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trained", type=int, default=350)
+    parser.add_argument("--trained", type=int, default=100)
     main(parser.parse_args().trained)

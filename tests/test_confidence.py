@@ -31,7 +31,7 @@ def test_before_any_observation():
     assert_close(post.covariance(), K)
     assert post.mean_for(torch.zeros(0, 3)).shape == (7, 3)
 
-@pytest.mark.parametrize("make", [lambda K: K, lambda K: K.numpy(), lambda K: K.float(), lambda K: K.tolist(), lambda K: K.numpy().astype(np.float32)])
+@pytest.mark.parametrize("make", [lambda K: K, lambda K: K.clone().requires_grad_(), lambda K: K.numpy(), lambda K: K.float(), lambda K: K.tolist(), lambda K: K.numpy().astype(np.float32)])
 def test_forms_of_gram(make):
     post = c.Posterior(make(gram(12)), 0.1).observe([1, 2, 1], [1., 2., 3.])
     assert post.mean.dtype == post.std.dtype == torch.float64
@@ -82,6 +82,11 @@ def test_variance_only_falls_and_does_not_see_rewards():
     assert torch.equal(post.std, other.std)
     assert_close(other.mean, -3*post.mean, rtol=1e-9, atol=1e-12)
     assert_close(post.mean_for(torch.stack([post.rewards, other.rewards], 1)), torch.stack([post.mean, other.mean], 1), rtol=1e-9, atol=1e-11)
+
+def test_reset():
+    post = c.Posterior(gram(9), 0.1).observe([1, 2, 1], [1., 2., 3.])
+    assert torch.equal(post.reset().std, c.Posterior(gram(9), 0.1).std) and post.t == 0 and not post.mean.any()
+    assert torch.equal(post.observe(4, 1.).mean, c.Posterior(gram(9), 0.1).observe(4, 1.).mean)
 
 def test_scaling():
     K, (arms, y) = gram(30), history(12, 40)
