@@ -63,7 +63,7 @@ def check_observations(
         merged[a] = k + 1, mean + (y - mean)/(k + 1)
     return merged
 
-# %% ../nbs/06_confidence.ipynb #6d617575
+# %% ../nbs/06_confidence.ipynb #99ff4523
 def check_gram(
     K, # (n, n) tensor or array
     tol:float=1e-6, # Allowed rounding, relative to the largest diagonal entry
@@ -74,7 +74,7 @@ def check_gram(
     if K.requires_grad: K = K.detach()
     if K.ndim != 2 or K.shape[0] != K.shape[1] or not len(K):
         raise ValueError(f"expected a square Gram matrix, got shape {tuple(K.shape)}")
-    if not torch.isfinite(K).all(): raise ValueError("expected a finite Gram matrix, got NaN or infinity")
+    if not torch.isfinite(K.sum()): raise ValueError("expected a finite Gram matrix, got NaN or infinity")
     n, diag, psd = len(K), K.diagonal(), "expected a positive semi-definite Gram matrix, got"
     scale, low = float(diag.max()), float(diag.min())
     if low < 0: raise ValueError(f"{psd} {low} on the diagonal")
@@ -82,8 +82,8 @@ def check_gram(
     cuts = [slice(i, i + 1024) for i in range(0, n, 1024)]
     for I, J in ((I, J) for a, I in enumerate(cuts) for J in cuts[a:]):
         tile = K[I, J]
-        asym = max(asym, float((tile - K[J, I].T).abs().max()))
-        over = max(over, float((tile.abs() - s[I, None]*s[J]).max()))
+        asym = max(asym, float((tile - K[J, I].T).abs_().max()))
+        over = max(over, float(tile.abs().sub_(s[I, None]*s[J]).max()))
     if over > tol*scale: raise ValueError(f"{psd} an entry {over:.2g} larger than its diagonal allows")
     if asym > tol*scale:
         raise ValueError(f"expected a symmetric Gram matrix, got an entry {asym:.2g} off its mirror image")
