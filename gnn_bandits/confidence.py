@@ -229,7 +229,7 @@ def copy(self:Posterior)->Posterior:
     new._row = dict(self._row)
     return new
 
-# %% ../nbs/06_confidence.ipynb #a299d237
+# %% ../nbs/06_confidence.ipynb #191f32b1
 class FeaturePosterior:
     "Exact posterior from explicit features and an optional private variance of each arm; no Gram matrix."
     def __init__(self,
@@ -252,8 +252,8 @@ class FeaturePosterior:
     t = property(lambda self: sum(k for k, _ in self._pulls.values()), doc="Number of observations")
     def __len__(self): return len(self.Phi)
     def __repr__(self):
-        n, F = self.Phi.shape
-        return f"FeaturePosterior(arms={n}, features={F}, lam={self.lam}, t={self.t}, distinct={len(self._pulls)})"
+        (n, F), q = self.Phi.shape, len(self._pulls)
+        return f"FeaturePosterior(arms={n}, features={F}, lam={self.lam}, t={self.t}, distinct={q})"
 
 @patch
 def observe(
@@ -293,7 +293,7 @@ def _moments(self:FeaturePosterior):
 FeaturePosterior.mean = property(lambda self: self._moments()[0], doc="(n,) posterior means")
 FeaturePosterior.std = property(lambda self: self._moments()[1].sqrt(), doc="(n,) posterior deviations")
 
-# %% ../nbs/06_confidence.ipynb #e1517add
+# %% ../nbs/06_confidence.ipynb #4598bc19
 RIDGES = {"lam": lambda lam, t: (lam, lam), # ridge and factor
           "t*lam": lambda lam, t: (t*lam, t*lam),
           "1/t": lambda lam, t: (t*lam, t)}
@@ -322,7 +322,7 @@ class DiagonalPosterior:
         if squares.ndim != 2 or not squares.numel() or not squares.is_floating_point():
             raise ValueError(f"expected (n, p) float squares, got {squares.shape} of {squares.dtype}")
         low, high = map(float, torch.aminmax(squares))
-        if not 0 <= low <= high < math.inf: raise ValueError(f"expected finite squares >= 0, got {low} to {high}")
+        if not 0 <= low <= high < math.inf: raise ValueError(f"expected finite squares >= 0, got {low}..{high}")
         self.squares, self.lam, self.ridge, self.t = squares, float(lam), ridge, 0
         self.total = torch.zeros(squares.shape[1], dtype=torch.float64)
     def __len__(self): return len(self.squares)
@@ -344,7 +344,7 @@ class DiagonalPosterior:
         rho, factor = RIDGES[self.ridge](self.lam, self.t + 1)
         return (factor*(self.squares @ (1/(rho + self.total)).to(self.squares.dtype)).double()).sqrt()
 
-# %% ../nbs/06_confidence.ipynb #0fff621e
+# %% ../nbs/06_confidence.ipynb #cacf9f18
 def beta(
     B:float, # Bound on the RKHS norm of the reward
     sigma:float, # Sub-Gaussian parameter of the noise, the square root of its variance proxy
@@ -365,7 +365,7 @@ def beta(
     width = norm_factor*B + sigma/math.sqrt(lam)*math.sqrt(2*math.log(log_factor*arms/delta))
     if (m, eta, J) == (None, None, None): return width
     check_positive(m=m, eta=eta, J=J)
-    if m*eta*lam >= 1: raise ValueError(f"expected a learning rate below {1/(m*lam):.3g} = 1/(m*lam), got {eta=}")
+    if m*eta*lam >= 1: raise ValueError(f"expected a learning rate below {1/(m*lam):.3g}, 1/(m*lam), got {eta}")
     return width + math.sqrt(2*B/(m*eta*lam))*(math.sqrt(2) + (1 - m*eta*lam)**(J/2))
 
 def epsilon(
