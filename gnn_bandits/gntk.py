@@ -7,7 +7,7 @@ __all__ = ['SIDE', 'ntk_of_angle', 'angle_polynomial', 'kernel_', 'unit_cosines'
            'strip', 'check_dtype', 'check_domains', 'gntk', 'same_size', 'gntk_diag', 'permutation_kernel', 'legendre',
            'harmonic_count', 'legendre_coefficients', 'harmonics', 'GNTKFeatures']
 
-# %% ../nbs/02_gntk.ipynb #5b906fa9
+# %% ../nbs/02_gntk.ipynb #c59731fd
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from fastcore.basics import patch
 from scipy.fft import dct
+from scipy.special import roots_legendre
 from torch import Tensor
 
 from .graphs import GraphDomain
@@ -209,7 +210,7 @@ def permutation_kernel(
         for j in range(N): total += values[j][:, :, c[j]][:, :, orders[:, j]].sum(-1)      # all c' at once
     return total/(N*len(orders)**2)
 
-# %% ../nbs/02_gntk.ipynb #550e9eb0
+# %% ../nbs/02_gntk.ipynb #d8430fc3
 def legendre(u, d, R):
     "The Legendre polynomials of the sphere in d dimensions, degrees 0 to R, value 1 at u = 1."
     P = [np.ones_like(u), u]
@@ -220,12 +221,15 @@ def harmonic_count(d, r):
     "Number of independent spherical harmonics of degree r in d dimensions."
     return math.comb(d + r - 1, r) - (math.comb(d + r - 3, r - 2) if r > 1 else 0)
 
+@lru_cache(maxsize=256)
 def legendre_coefficients(L, d, R):
     "Eigenvalues 0 to R of the normalised NTK on the sphere in d dimensions."
-    x, w = np.polynomial.legendre.leggauss(400 + 2*R + 4*math.isqrt(d))
+    x, w = roots_legendre(400 + 2*R + 4*math.isqrt(d))
     theta = np.pi*(x + 1)/2
     w = w*np.sin(theta)**(d - 2)
-    return legendre(np.cos(theta), d, R) @ (w/w.sum()*ntk_of_angle(theta, L))
+    values = legendre(np.cos(theta), d, R) @ (w/w.sum()*ntk_of_angle(theta, L))
+    values.flags.writeable = False                    # shared by all who ask again
+    return values
 
 # %% ../nbs/02_gntk.ipynb #04f1fdcb
 def harmonics(
