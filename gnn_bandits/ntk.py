@@ -5,12 +5,14 @@
 # %% auto #0
 __all__ = ['BLOCK', 'cosines', 'kappa0', 'kappa1', 'ntk_steps_', 'check_layers', 'ntk']
 
-# %% ../nbs/01_ntk.ipynb #e2d14043
+# %% ../nbs/01_ntk.ipynb #c5972429
 import math
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from .core import in_threads
 
 # %% ../nbs/01_ntk.ipynb #2caabeed
 def cosines(
@@ -57,8 +59,8 @@ def ntk_steps_(
         k.mul_(a).sub_(c)
     return k
 
-# %% ../nbs/01_ntk.ipynb #bb37c304
-BLOCK = 2**17 # Values that are worked on at a time
+# %% ../nbs/01_ntk.ipynb #e4cffcd4
+BLOCK = 2**15 # Values that are worked on at a time
 
 def check_layers(L):
     "Refuse a number of hidden layers that is not a positive integer."
@@ -73,8 +75,14 @@ def ntk(
     "Neural tangent kernel of the paper's network with `L` hidden ReLU layers."
     check_layers(L)
     k = cosines(u).clone(memory_format=torch.contiguous_format)
-    work = k.new_empty(3, min(BLOCK, k.numel()))
-    for block in k.view(-1).split(BLOCK):
-        ntk_steps_(block, L, work)
-        if normalize: block.div_(L + 1)
+    blocks = k.view(-1).split(BLOCK)
+    def share(part):
+        work = k.new_empty(3, len(blocks[0]))
+        for block in part:
+            ntk_steps_(block, L, work)
+            if normalize: block.div_(L + 1)
+    if len(blocks) == 1: share(blocks)
+    else:
+        threads = torch.get_num_threads()
+        for _ in in_threads(share, [blocks[i::threads] for i in range(threads)]): pass
     return k
