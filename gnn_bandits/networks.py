@@ -34,13 +34,14 @@ def forward(
     for s, W in zip(layer_scales(weights), weights): x = s*(x @ W.T).relu()
     return (x @ weights[-1].T)[..., 0].sum(1)/counts
 
-# %% ../nbs/03_networks.ipynb #14b7db58
+# %% ../nbs/03_networks.ipynb #4190de5c
 def mirror(
     half:list[Tensor], # Weights of a network of width h
 )->list[Tensor]: # Weights of a network of width 2h whose output is zero
     "Two copies of a network, one subtracted from the other."
     first, *hidden, last = half
-    return [torch.cat([first, first]), *(math.sqrt(2)*torch.block_diag(V, V) for V in hidden), torch.cat([last, -last], 1)]
+    hidden = [math.sqrt(2)*torch.block_diag(V, V) for V in hidden]
+    return [torch.cat([first, first]), *hidden, torch.cat([last, -last], 1)]
 
 def unmirror(
     weights:list[Tensor], # Any weights
@@ -48,10 +49,11 @@ def unmirror(
     "Undo `mirror`, where it can be undone."
     (first, *hidden, last), h = weights, len(weights[0])//2
     same = len(first) == 2*h and torch.equal(first[:h], first[h:]) and torch.equal(last[:, :h], -last[:, h:])
-    same = same and all(torch.equal(W[:h, :h], W[h:, h:]) and not W[:h, h:].any() and not W[h:, :h].any() for W in hidden)
+    for W in hidden:
+        same = same and torch.equal(W[:h, :h], W[h:, h:]) and not (W[:h, h:].any() or W[h:, :h].any())
     return [first[:h], *(W[:h, :h]/math.sqrt(2) for W in hidden), last[:, :h]] if same else None
 
-# %% ../nbs/03_networks.ipynb #cf4d9396
+# %% ../nbs/03_networks.ipynb #bd657853
 def _positive(name, value, least=1):
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
         raise ValueError(f"expected {name} to be an integer, at least {least}, got {value!r}")
@@ -69,21 +71,23 @@ class LazyNet:
         device:str="cpu", # Where the weights live
     ):
         check_rng(rng), check_layers(L), _positive("m", m, 2)
-        if symmetric and m % 2: raise ValueError(f"expected an even width for a symmetric start, got {m=}; use {m + 1}")
-        if dtype not in (torch.float32, torch.float64): raise ValueError(f"expected float32 or float64, got {dtype=}")
+        if symmetric and m % 2: raise ValueError(f"expected an even width, got {m=}; or set symmetric=False")
+        if dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"expected dtype torch.float32 or torch.float64, got {dtype!r}")
         self.D, self.m, self.L, self.dtype, self.device = D, m, L, dtype, device
         g, h = torch_generator(rng), m//2 if symmetric else m
-        weights = [torch.randn(s, generator=g, dtype=torch.float64) for s in [(h, D)] + [(h, h)]*(L - 1) + [(1, h)]]
+        shapes = [(h, D)] + [(h, h)]*(L - 1) + [(1, h)]
+        weights = [torch.randn(s, generator=g, dtype=torch.float64) for s in shapes]
         self.weights = [W.to(device, dtype) for W in (mirror(weights) if symmetric else weights)]
     p = property(lambda self: sum(W.numel() for W in self.weights), doc="Number of parameters")
     def __repr__(self): return f"{type(self).__name__}(D={self.D}, m={self.m}, L={self.L}, p={self.p})"
-    def domain(self, X):
-        "Refuse what is not a domain of the network's feature dimension."
+    def features(self, X):
+        "The features of a domain where the network can use them; refuses what does not fit."
         if not isinstance(X, GraphDomain): raise ValueError(f"expected a GraphDomain, got {type(X).__name__}")
-        if X.d != self.d: raise ValueError(f"expected features of dimension {self.d} as in the network, got {X.d}")
+        if X.d != self.d: raise ValueError(f"expected features of dimension {self.d}, got {X.d}")
         return X.h.to(self.device, self.dtype)
 
-# %% ../nbs/03_networks.ipynb #c1dfe4c5
+# %% ../nbs/03_networks.ipynb #87aaef98
 class LazyGNN(LazyNet):
     "The paper's graph network: the mean of one network over the nodes of a graph."
     def __init__(self,
@@ -98,7 +102,8 @@ class LazyGNN(LazyNet):
         device:str="cpu", # Where the weights live
     ):
         _positive("d", d)
-        if average not in ("nodes", "padded"): raise ValueError(f"expected average 'nodes' or 'padded', got {average!r}")
+        if average not in ("nodes", "padded"):
+            raise ValueError(f"expected average to be 'nodes' or 'padded', got {average!r}")
         self.d, self.average = d, average
         super().__init__(d, m, L, rng=rng, symmetric=symmetric, dtype=dtype, device=device)
     shape = staticmethod(lambda X: (X.d,))
@@ -106,11 +111,11 @@ class LazyGNN(LazyNet):
         X:GraphDomain, # Graphs
     )->tuple[Tensor, Tensor]: # (n, N, d) inputs, (n,) divisors
         "The nodes, and what to divide their sum by."
-        h = self.domain(X)
+        h = self.features(X)
         counts = X.sizes if self.average == "nodes" else torch.full_like(X.sizes, X.N)
         return h, counts.to(h)
 
-# %% ../nbs/03_networks.ipynb #c95620a5
+# %% ../nbs/03_networks.ipynb #6753b4a7
 class LazyNN(LazyNet):
     "The network that ignores the graph: one long vector of all node features, scaled to length one."
     def __init__(self,
@@ -132,8 +137,8 @@ class LazyNN(LazyNet):
         X:GraphDomain, # Graphs, padded to N nodes
     )->tuple[Tensor, Tensor]: # (n, 1, N*d) unit vectors, (n,) ones
         "Each graph as a single unit vector."
-        h = self.domain(X)
-        if X.N != self.N: raise ValueError(f"expected graphs padded to {self.N} nodes as in the network, got {X.N}")
+        h = self.features(X)
+        if X.N != self.N: raise ValueError(f"expected graphs padded to {self.N} nodes, got {X.N}")
         counts = torch.ones(len(X)).to(h)
         return (h.flatten(1)/X.sizes.to(h).sqrt()[:, None])[:, None], counts
 
@@ -163,7 +168,7 @@ def __call__(
     with torch.no_grad():
         return torch.zeros_like(counts) if unmirror(self.weights) else forward(self.weights, x, counts)
 
-# %% ../nbs/03_networks.ipynb #8f032ca0
+# %% ../nbs/03_networks.ipynb #fc07cfdf
 def node_factors(
     weights:list[Tensor], # The parameters
     x:Tensor, # (..., D) inputs
@@ -173,7 +178,8 @@ def node_factors(
     scales, acts = layer_scales(weights), [x]
     for s, W in zip(scales, weights): acts.append((acts[-1] @ W.T).relu_().mul_(s))
     deltas = [coef[..., None]]
-    for s, W, a in zip(scales[::-1], weights[:0:-1], acts[:0:-1]): deltas.append((deltas[-1] @ W).mul_(a > 0).mul_(s))
+    for s, W, a in zip(scales[::-1], weights[:0:-1], acts[:0:-1]):
+        deltas.append((deltas[-1] @ W).mul_(a > 0).mul_(s))
     return list(zip(deltas[::-1], acts))
 
 @patch
@@ -206,27 +212,29 @@ def gram_by_graphs(
         for i in range(0, n, 256): K[i:i + 256, i*same:] += F[i:i + 256] @ G[i*same:].T
     return K.triu() + K.triu(1).T if same else K
 
-# %% ../nbs/03_networks.ipynb #0ecdf591
-NODES = 1024 # Nodes in a block
+# %% ../nbs/03_networks.ipynb #a4ddf303
+NODES = 512 # Rows of a block of node pairs
 
 def gram_by_nodes(
     P:tuple[Tensor, Tensor], # (R, q) signals and (R, r) activations of real nodes, graph after graph
     Q:tuple[Tensor, Tensor], # The same for the other graphs
     owners:tuple[Tensor, Tensor], # Graph number of each node, for both
     same:bool, # Whether Q is P
+    block:int=NODES, # Rows of a block; it has up to eight times as many columns
 )->Tensor: # (n, n') float64
     "Right-hand side of @eq-net-inner: products of inner products, summed over pairs of nodes."
     (dP, aP), (dQ, aQ), (oP, oQ) = P, Q, owners
     K = dP.new_zeros(int(oP[-1]) + 1, int(oQ[-1]) + 1, dtype=torch.float64)
     member = lambda o: (o == torch.arange(int(o[0]), int(o[-1]) + 1, device=o.device)[:, None]).to(dP.dtype)
-    for i in range(0, len(dP), NODES):
-        I = slice(i, i + NODES)
-        for j in range(i*same, len(dQ), NODES):
-            J = slice(j, j + NODES)
-            block = member(oP[I]) @ (dP[I] @ dQ[J].T).mul_(aP[I] @ aQ[J].T) @ member(oQ[J]).T
-            K[oP[i]:oP[i] + len(block), oQ[j]:oQ[j] + block.shape[1]] += block
-            if same and j > i: K[oQ[j]:oQ[j] + block.shape[1], oP[i]:oP[i] + len(block)] += block.T
-    return K.triu() + K.triu(1).T if same else K      # symmetric to the last bit
+    for i in range(0, len(dP), block):
+        I = slice(i, i + block)
+        for j in range(i*same, len(dQ), 8*block):
+            J = slice(j, j + 8*block)
+            products = (dP[I] @ dQ[J].T).mul_(aP[I] @ aQ[J].T)
+            if same and i == j: products[:, :len(products)] /= 2
+            sums = member(oP[I]) @ products @ member(oQ[J]).T
+            K[oP[i]:oP[i] + len(sums), oQ[j]:oQ[j] + sums.shape[1]] += sums
+    return K + K.T if same else K
 
 # %% ../nbs/03_networks.ipynb #0c8bedd7
 def spread(
@@ -253,14 +261,14 @@ def layer_gram(
     if by_nodes < by_graphs: return gram_by_nodes(P, Q, tuple(m.nonzero()[:, 0] for m in reals), same)
     return gram_by_graphs(*(tuple(spread(t, m) for t in F) for F, m in zip((P, Q), reals)), same, memory)
 
-# %% ../nbs/03_networks.ipynb #70560285
+# %% ../nbs/03_networks.ipynb #a5bfae2b
 @patch
 def pieces(
     self:LazyNet,
     X:GraphDomain, # Graphs
     weights:list[Tensor], # Weights to use, of the network or of its half
     memory:int, # Bytes that the factors of one piece may take
-)->list[tuple[slice, Tensor, Tensor, Tensor]]: # Place in the domain, real inputs, their coefficients, (n, k) mask
+)->list[tuple[slice, Tensor, Tensor, Tensor]]: # Place, real inputs, coefficients, (n, k) mask
     "The domain cut so that the factors of each piece fit into memory."
     x, counts = self.embed(X)
     real, coef = (x != 0).any(2), (1/counts)[:, None].expand(x.shape[:2])
@@ -278,13 +286,11 @@ def tangent_kernel(
     memory:int=2**28, # Bytes for each of three scratch spaces
 )->Tensor: # (nX, nY) float64
     "Inner products of the gradients over m, without forming a gradient."
-    same = Y is None or Y is X
-    if not same and getattr(self, "average", "") == "padded" and X.N != Y.N:
-        raise ValueError(f"expected both domains padded to one N, got {X.N} and {Y.N}; use GraphDomain.concat")
-    half = unmirror(self.weights)
-    weights = half or self.weights
+    same, weights = Y is None or Y is X, unmirror(self.weights) or self.weights
     rows = self.pieces(X, weights, memory)
     columns = rows if same else self.pieces(Y, weights, memory)
+    if not same and getattr(self, "average", "") == "padded" and X.N != Y.N:
+        raise ValueError(f"expected both domains padded to one N, got {X.N} and {Y.N}; use concat")
     K = weights[0].new_zeros(len(X), len(X if same else Y), dtype=torch.float64)
     with torch.no_grad():
         for i, (I, x, c, real) in enumerate(rows):
