@@ -172,7 +172,7 @@ class Descent:
         "Learning rate times width, C/(L+λ)."
         return self.C/(L + self.lam)
 
-# %% ../nbs/07_training.ipynb #a3e7c948
+# %% ../nbs/07_training.ipynb #87672c09
 @dataclass(frozen=True)
 class Trained:
     "A trained network and how it came about."
@@ -186,7 +186,7 @@ class Trained:
 
 def finish(net, weights, losses, steps, reason):
     "Wrap up a training, unless it has diverged."
-    if not (np.isfinite(losses).all() and all(bool(W.isfinite().all()) for W in weights)):
+    if not (np.isfinite(losses).all() and all(math.isfinite(W.sum()) for W in weights)):
         raise ValueError(f"the loss was not finite within {steps} steps; expected a smaller learning rate")
     net = copy.copy(net)
     net.weights = weights
