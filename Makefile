@@ -81,6 +81,7 @@ site: $(VENV)/installed  ## The documentation site in _docs/, and README.md
 
 notebooks: $(VENV)/installed  ## Rerun every notebook in place, then clean and export
 	$(VENV)/bin/jupyter nbconvert --to notebook --inplace --execute nbs/*.ipynb
+	$(VENV)/bin/jupyter nbconvert --to notebook --inplace --coalesce-streams nbs/*.ipynb
 	$(VENV)/bin/nbdev_clean
 	$(VENV)/bin/nbdev_export
 
