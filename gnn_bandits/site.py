@@ -62,7 +62,7 @@ def boxes(
         return f"{fence}{{container}} {classes}\n\n" + (f"## {heading}\n" if heading else "")
     return BOX.sub(opening, text)
 
-# %% ../nbs/40_site.ipynb #202c5e83
+# %% ../nbs/40_site.ipynb #105fd0dd
 def voices(
     text:str, # Markdown without code
 )->str:
@@ -70,7 +70,7 @@ def voices(
     def box(m):
         body = re.sub(r"^> ?", "", m[0], flags=re.M).split(":", 1)[1].strip()
         return f"::::{{admonition}} {m[1]}\n:class: voice {m[1].lower()}\n\n{body}\n::::\n"
-    return re.sub(r"^> ?(Ours|Departs):.*\n?(?:^>.*\n?)*", box, text, flags=re.M)
+    return re.sub(r"^> ?(Ours|Departs):.*(?:\n.+)*\n?", box, text, flags=re.M)
 
 # %% ../nbs/40_site.ipynb #88acfa83
 TABLE = re.compile(r"((?:^\|.*\n)+)\n?: +(.+?)[ \t]*\{#(tbl-[\w-]+)[^}\n]*\}[ \t]*$", re.M)
