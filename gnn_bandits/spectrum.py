@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['check_sphere', 'multiplicity', 'legendre', 'gauss_legendre', 'kernel_at_nodes', 'funk_hecke', 'eigenvalues', 'shares']
 
-# %% ../nbs/04_spectrum.ipynb #0218a21b
+# %% ../nbs/04_spectrum.ipynb #d342c59d
 import math
 from functools import lru_cache
 
@@ -15,9 +15,10 @@ import torch
 from scipy.special import roots_legendre
 from torch import Tensor
 
+from .gntk import harmonic_count, legendre_stack
 from .ntk import check_layers, cosines
 
-# %% ../nbs/04_spectrum.ipynb #abf9cac3
+# %% ../nbs/04_spectrum.ipynb #64055871
 def check_sphere(
     d:int, # Dimension of the space around the sphere
     r:int, # Degree
@@ -33,10 +34,9 @@ def multiplicity(
 )->int: # Exact
     "Number of linearly independent spherical harmonics of degree `r`."
     check_sphere(d, r)
-    d, r = int(d), int(r)
-    return math.comb(d + r - 1, r) - (math.comb(d + r - 3, r - 2) if r > 1 else 0)
+    return harmonic_count(int(d), int(r))
 
-# %% ../nbs/04_spectrum.ipynb #9d15a463
+# %% ../nbs/04_spectrum.ipynb #bf4253bf
 def legendre(
     d:int, # Dimension
     R:int, # Largest degree
@@ -44,11 +44,7 @@ def legendre(
 )->Tensor: # (R+1, *u.shape): P_0 ... P_R, each in [-1, 1]
     "Legendre polynomials in dimension `d`, normalised to 1 at u = 1, by their three-term recurrence."
     check_sphere(d, R)
-    u = cosines(u)
-    P = u.new_ones(R + 1, *u.shape)
-    if R: P[1] = u
-    for r in range(1, R): P[r + 1] = ((2*r + d - 2)*u*P[r] - r*P[r - 1])/(r + d - 2)
-    return P
+    return legendre_stack(d, R, cosines(u))
 
 # %% ../nbs/04_spectrum.ipynb #55c13d96
 def gauss_legendre(
