@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['NEEDS', 'Row', 'missing', 'compare', 'time_turns', 'high_water', 'peak_memory', 'peak_in_own_process', 'unit_vectors',
            'whole_matrix_ntk', 'neural_tangents_ntk', 'nt_peers', 'ntk_row', 'er_arrays', 'networkx_loop', 'as_domain',
-           'gntk_row', 'pair_loop', 'loop_row', 'features_row', 'tangent_row', 'all_rows', 'machine', 'run_row',
-           'as_table', 'bench']
+           'gntk_row', 'pair_loop', 'loop_row', 'features_row', 'tangent_row', 'domain_gram', 'fresh_posterior',
+           'gain_row', 'posterior_row', 'training_row', 'all_rows', 'machine', 'run_row', 'as_table', 'bench']
 
-# %% ../nbs/31_bench.ipynb #4580dac6
+# %% ../nbs/31_bench.ipynb #7e7b346b
 import importlib.util, json, math, os, platform, re, subprocess, sys, time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,11 +19,14 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from .confidence import Posterior
 from .core import write_atomically
 from .gntk import GNTKFeatures, gntk, gntk_diag
 from .graphs import GraphDomain, erdos_renyi_adjacency
-from .networks import LazyGNN
+from .infogain import greedy_gain
+from .networks import LazyGNN, forward
 from .ntk import ntk
+from .training import AdamOptions, adam
 
 # %% ../nbs/31_bench.ipynb #f7f1fc92
 @dataclass(frozen=True)
@@ -156,7 +159,7 @@ def networkx_loop(data):
         return h
     return run
 
-# %% ../nbs/31_bench.ipynb #900a8afb
+# %% ../nbs/31_bench.ipynb #60c175ce
 def as_domain(x, N): return GraphDomain(torch.nn.functional.normalize(x.double().view(-1, N, x.shape[1]), dim=2))
 
 def gntk_row(dtype, tol):
@@ -174,9 +177,9 @@ def pair_loop(X):
     return lambda: [[sum(float(ntk(a @ b, 2)) for a in g for b in f)/X.N**2 for f in h] for g in h]
 
 def loop_row():
-    "The node-pair loop on two graphs."
-    domain = lambda: GraphDomain.erdos_renyi(2, 20, 0.2, 10, np.random.default_rng(0))
-    return Row("GNTK matrix, 2 graphs, N=20, d=10, L=2", domain, {"gnn_bandits": lambda X: lambda: gntk(X), "node-pair loop": pair_loop}, 1e-7, {}, 3)
+    "The node-pair loop on 20 graphs."
+    domain = lambda: GraphDomain.erdos_renyi(20, 20, 0.2, 10, np.random.default_rng(0))
+    return Row("GNTK matrix, 20 graphs, N=20, d=10, L=2", domain, {"gnn_bandits": lambda X: lambda: gntk(X), "node-pair loop": pair_loop}, 1e-7, {}, 1)
 
 def features_row():
     "Gram matrix of 1,000 graphs from explicit features, the diagonal exact, against the exact kernel."
@@ -190,7 +193,7 @@ def features_row():
         return run
     domain = lambda: GraphDomain.erdos_renyi(1000, 20, 0.2, 10, np.random.default_rng(0))
     return Row("GNTK matrix from features, 1000 graphs, N=20, d=10, degree 4", domain,
-               {"gnn_bandits": ours, "exact kernel": lambda X: lambda: gntk(X)}, 5e-4, {}, 3)
+               {"gnn_bandits": ours, "exact kernel": lambda X: lambda: gntk(X)}, 1e-3, {}, 3)
 
 # %% ../nbs/31_bench.ipynb #7f9a7676
 def tangent_row():
@@ -212,11 +215,82 @@ def tangent_row():
     return Row("tangent kernel, m=2048, L=2, 200 graphs, N=20, d=10", data,
                {"gnn_bandits": lambda d: lambda: d[0].tangent_kernel(d[1]), "explicit gradients": autograd}, 1e-3, {}, 3)
 
-# %% ../nbs/31_bench.ipynb #730f63a6
+# %% ../nbs/31_bench.ipynb #3e78ed62
+def domain_gram(n): return gntk(GraphDomain.erdos_renyi(n, 20, 0.2, 10, np.random.default_rng(0)))
+
+def fresh_posterior(K, arms, y, lam):
+    "Mean and standard deviation of all arms by a new Cholesky factor."
+    C = torch.linalg.cholesky(K[arms][:, arms] + lam*torch.eye(len(arms), dtype=K.dtype))
+    B = torch.linalg.solve_triangular(C, K[arms], upper=False)
+    z = torch.linalg.solve_triangular(C, y[:, None], upper=False)[:, 0]
+    return z @ B, (K.diagonal() - (B*B).sum(0)).clamp(min=0).sqrt()
+
+def gain_row(lam=0.01):
+    "Greedy information gain with and without refactorising."
+    def fresh(K):
+        def run():
+            arms, gain = [], []
+            for _ in range(100):
+                sd = fresh_posterior(K, arms, K.new_zeros(len(arms)), lam)[1] if arms else K.diagonal().sqrt()
+                arms.append(int((sd**2 >= (1 - 1e-7)*sd.max()**2).nonzero()[0]))
+                gain.append(0.5*math.log1p(float(sd[arms[-1]])**2/lam))
+            return np.cumsum(gain)
+        return run
+    return Row("information gain, 100 greedy steps, 500 arms", lambda: domain_gram(500),
+               {"gnn_bandits": lambda K: lambda: greedy_gain(K, 100, lam).gains, "refactorised": fresh}, 1e-8, {})
+
+def posterior_row(lam=0.01, T=300):
+    "Posterior after each observation with and without refactorising."
+    def ours(data):
+        K, arms, y = data
+        def run():
+            post, out = Posterior(K, lam), []
+            for a, v in zip(arms.tolist(), y.tolist()):
+                post.observe(a, v)
+                out.append(torch.stack([post.mean, post.std]))
+            return torch.stack(out)
+        return run
+    def fresh(data):
+        K, arms, y = data
+        return lambda: torch.stack([torch.stack(fresh_posterior(K, arms[:t], y[:t], lam)) for t in range(1, T + 1)])
+    def setup():
+        rng = np.random.default_rng(1)
+        return domain_gram(1000), torch.from_numpy(rng.integers(1000, size=T)), torch.from_numpy(rng.standard_normal(T))
+    return Row(f"posterior of 1000 arms after each of {T} observations", setup, {"gnn_bandits": ours, "refactorised": fresh}, 1e-7, {}, 3)
+
+# %% ../nbs/31_bench.ipynb #a8b4b4cb
+def training_row(batch):
+    "One pass over 100 graphs in steps of `batch`."
+    steps = 100//batch
+    def setup():
+        X = GraphDomain.erdos_renyi(100, 20, 0.2, 10, np.random.default_rng(0))
+        return LazyGNN(10, m=2048, rng=np.random.default_rng(2)), X, np.random.default_rng(1).standard_normal(100)
+    def ours(data):
+        net, X, y = data
+        options = AdamOptions(max_steps=steps, batch=batch, stop=None)
+        return lambda: adam(net, X, np.arange(100), y, options, rng=np.random.default_rng(6))(X)
+    def autograd(**kind):
+        def make(data):
+            net, X, y = data
+            (x, counts), y = net.embed(X), torch.as_tensor(y).float()
+            def run():
+                weights = [W.clone().requires_grad_() for W in net.weights]
+                optimizer = torch.optim.Adam(weights, lr=1e-3, **kind)
+                for rows in torch.from_numpy(np.random.default_rng(6).permutation(100)).split(batch):
+                    optimizer.zero_grad()
+                    (forward(weights, x[rows], counts[rows]) - y[rows]).square().mean().backward()
+                    optimizer.step()
+                with torch.no_grad(): return forward(weights, x, counts)
+            return run
+        return make
+    peers = {"autograd, Adam": autograd(), "autograd, Adam(foreach)": autograd(foreach=True), "autograd, Adam(fused)": autograd(fused=True)}
+    return Row(f"training, one pass over 100 graphs in steps of {batch}, m=2048, N=20", setup, {"gnn_bandits": ours} | peers, 0.05, {}, 3)
+
+# %% ../nbs/31_bench.ipynb #a87c7bd4
 def all_rows()->list[Row]:
     "Every row of the benchmark."
     return [ntk_row(torch.float32, 1e-3), ntk_row(torch.float64, 1e-7), gntk_row(torch.float32, 1e-3), gntk_row(torch.float64, 1e-7),
-            loop_row(), features_row(), tangent_row(),
+            loop_row(), features_row(), tangent_row(), gain_row(), posterior_row(), training_row(1), training_row(20),
             Row("aggregation, 1000 graphs, N=20, d=10", er_arrays,
                 {"gnn_bandits": lambda data: lambda: GraphDomain.from_arrays(*data).h, "networkx loop": networkx_loop}, 1e-12, {})]
 
