@@ -206,8 +206,8 @@ def gram_by_graphs(
         for i in range(0, n, 256): K[i:i + 256, i*same:] += F[i:i + 256] @ G[i*same:].T
     return K.triu() + K.triu(1).T if same else K
 
-# %% ../nbs/03_networks.ipynb #0ecdf591
-NODES = 1024 # Nodes in a block
+# %% ../nbs/03_networks.ipynb #db57c439
+NODES = 2048 # Nodes in a block
 
 def gram_by_nodes(
     P:tuple[Tensor, Tensor], # (R, q) signals and (R, r) activations of real nodes, graph after graph
@@ -253,7 +253,7 @@ def layer_gram(
     if by_nodes < by_graphs: return gram_by_nodes(P, Q, tuple(m.nonzero()[:, 0] for m in reals), same)
     return gram_by_graphs(*(tuple(spread(t, m) for t in F) for F, m in zip((P, Q), reals)), same, memory)
 
-# %% ../nbs/03_networks.ipynb #70560285
+# %% ../nbs/03_networks.ipynb #927d457f
 @patch
 def pieces(
     self:LazyNet,
@@ -278,13 +278,11 @@ def tangent_kernel(
     memory:int=2**28, # Bytes for each of three scratch spaces
 )->Tensor: # (nX, nY) float64
     "Inner products of the gradients over m, without forming a gradient."
-    same = Y is None or Y is X
-    if not same and getattr(self, "average", "") == "padded" and X.N != Y.N:
-        raise ValueError(f"expected both domains padded to one N, got {X.N} and {Y.N}; use GraphDomain.concat")
-    half = unmirror(self.weights)
-    weights = half or self.weights
+    same, weights = Y is None or Y is X, unmirror(self.weights) or self.weights
     rows = self.pieces(X, weights, memory)
     columns = rows if same else self.pieces(Y, weights, memory)
+    if not same and getattr(self, "average", "") == "padded" and X.N != Y.N:
+        raise ValueError(f"expected both domains padded to one N, got {X.N} and {Y.N}; use GraphDomain.concat")
     K = weights[0].new_zeros(len(X), len(X if same else Y), dtype=torch.float64)
     with torch.no_grad():
         for i, (I, x, c, real) in enumerate(rows):
