@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['SIDE', 'ntk_of_angle', 'angle_polynomial', 'kernel_', 'unit_cosines', 'node_weights', 'node_runs', 'in_threads',
-           'strip', 'check_domains', 'gntk', 'same_size', 'gntk_diag', 'permutation_kernel', 'legendre',
+           'strip', 'check_dtype', 'check_domains', 'gntk', 'same_size', 'gntk_diag', 'permutation_kernel', 'legendre',
            'harmonic_count', 'legendre_coefficients', 'harmonics', 'GNTKFeatures']
 
-# %% ../nbs/02_gntk.ipynb #5b906fa9
+# %% ../nbs/02_gntk.ipynb #c59731fd
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from fastcore.basics import patch
 from scipy.fft import dct
+from scipy.special import roots_legendre
 from torch import Tensor
 
 from .graphs import GraphDomain
@@ -62,18 +63,18 @@ def kernel_(
     for c in p[-3::-1]: torch.addcmul(c, u, x, out=u)
     return u
 
-# %% ../nbs/02_gntk.ipynb #df159bf2
+# %% ../nbs/02_gntk.ipynb #0cdb153c
 def unit_cosines(
     a:Tensor, # (..., p, d) unit rows
     b:Tensor, # (..., q, d) unit rows
     out:Tensor, # (..., p, q), overwritten
-)->Tensor: # `out`, in [-1, 1], exactly 1 for equal rows
+)->Tensor: # `out`, in [-1, 1], exactly 1 for equal and -1 for opposite rows
     "Cosines of unit vectors."
     u = torch.matmul(a, b.mT, out=out)
     low, high = (float(v) for v in u.aminmax())
     near = 1 - (a.shape[-1] + 4)*torch.finfo(u.dtype).eps
     if high > near: u.masked_fill_(u > near, 1)
-    if low < -1: u.clamp_(min=-1)
+    if low < -near: u.masked_fill_(u < -near, -1)
     return u
 
 # %% ../nbs/02_gntk.ipynb #2e246d91
@@ -106,7 +107,7 @@ def in_threads(f, items):
             yield from pool.map(f, items)
     finally: torch.set_num_threads(threads)           # for threads that others start later
 
-# %% ../nbs/02_gntk.ipynb #1038822d
+# %% ../nbs/02_gntk.ipynb #4f8534af
 def strip(
     run:tuple, # One run of nodes
     runs:Sequence, # The runs to pair it with
@@ -122,6 +123,10 @@ def strip(
         S[:, cols.start - first:cols.stop - first].add_(tile, alpha=0.5 if b is a else 1)
     return S
 
+def check_dtype(dtype):
+    "Refuse precisions other than double and single."
+    if dtype not in (torch.float64, torch.float32): raise ValueError(f"expected float64 or float32, got {dtype}")
+
 def check_domains(*domains):
     "Refuse what is not a `GraphDomain`, and feature dimensions that differ."
     for X in domains:
@@ -129,7 +134,7 @@ def check_domains(*domains):
             raise ValueError(f"expected a GraphDomain, got {type(X).__name__}; build one with GraphDomain.from_arrays")
     if len({X.d for X in domains}) > 1: raise ValueError(f"expected one feature dimension, got d = {[X.d for X in domains]}")
 
-# %% ../nbs/02_gntk.ipynb #912f1bdc
+# %% ../nbs/02_gntk.ipynb #4e5e6ef3
 def gntk(
     X:GraphDomain, # Graphs of the rows
     Y:GraphDomain|None=None, # Graphs of the columns; those of the rows if not given
@@ -140,7 +145,7 @@ def gntk(
     "Graph neural tangent kernel, normalised; exactly symmetric if `Y` is not given."
     check_domains(X, *([] if Y is None else [Y]))
     check_layers(L)
-    if dtype not in (torch.float64, torch.float32): raise ValueError(f"expected float64 or float32, got {dtype}")
+    check_dtype(dtype)
     if average == "padded" and Y is not None and X.N != Y.N:
         raise ValueError(f"the padded average needs one N, got {X.N} and {Y.N}; take parts of GraphDomain.concat([X, Y])")
     rows = node_runs(X, average, dtype)
@@ -156,7 +161,7 @@ def gntk(
         K[r.stop:, r] += rest.T
     return K
 
-# %% ../nbs/02_gntk.ipynb #9f8d05fd
+# %% ../nbs/02_gntk.ipynb #06379064
 def same_size(X, graphs):
     "Groups of graphs of one size s, at most `graphs(s)` at a time: their numbers and their (g, s, d) features."
     for s in X.sizes.unique().tolist():
@@ -171,6 +176,7 @@ def gntk_diag(
     "Diagonal of `gntk(X, L=L)`."
     check_domains(X)
     check_layers(L)
+    check_dtype(dtype)
     k, weight = torch.empty(len(X), dtype=dtype), node_weights(X, average).to(dtype)
     work = k.new_empty(4, SIDE*SIDE)
     for idx, h in same_size(X, lambda s: SIDE*SIDE//(s*s)):
@@ -182,7 +188,7 @@ def gntk_diag(
             k[idx] = kernel_(u, L, work[1:]).sum((1, 2))*weight[idx]**2
     return k
 
-# %% ../nbs/02_gntk.ipynb #a1da1485
+# %% ../nbs/02_gntk.ipynb #7c941c31
 def permutation_kernel(
     X:GraphDomain, # Graphs of the rows, all with N nodes
     Y:GraphDomain, # Graphs of the columns, all with N nodes
@@ -193,8 +199,9 @@ def permutation_kernel(
     N = X.N
     if N > 6: raise ValueError(f"expected graphs of at most 6 nodes, got {N=}: the sum has (N!)^2 terms; use gntk")
     if Y.N != N or (torch.cat([X.sizes, Y.sizes]) < N).any(): raise ValueError(f"expected graphs that all have {N} nodes")
-    bases = [base]*N if callable(base) else list(base)
-    if len(bases) != N: raise ValueError(f"expected one base kernel or {N}, one for each position, got {len(bases)}")
+    bases = [base]*N if callable(base) else base
+    if not isinstance(bases, Sequence) or len(bases) != N:
+        raise ValueError(f"expected one base kernel or {N}, one for each position, got {base!r}")
     u = unit_cosines(X.h[:, None], Y.h[None], X.h.new_empty(len(X), len(Y), N, N))
     values = [torch.as_tensor(k(u)) for k in bases]
     orders = torch.tensor(list(permutations(range(N))))
@@ -203,7 +210,7 @@ def permutation_kernel(
         for j in range(N): total += values[j][:, :, c[j]][:, :, orders[:, j]].sum(-1)      # all c' at once
     return total/(N*len(orders)**2)
 
-# %% ../nbs/02_gntk.ipynb #550e9eb0
+# %% ../nbs/02_gntk.ipynb #d8430fc3
 def legendre(u, d, R):
     "The Legendre polynomials of the sphere in d dimensions, degrees 0 to R, value 1 at u = 1."
     P = [np.ones_like(u), u]
@@ -214,12 +221,15 @@ def harmonic_count(d, r):
     "Number of independent spherical harmonics of degree r in d dimensions."
     return math.comb(d + r - 1, r) - (math.comb(d + r - 3, r - 2) if r > 1 else 0)
 
+@lru_cache(maxsize=256)
 def legendre_coefficients(L, d, R):
     "Eigenvalues 0 to R of the normalised NTK on the sphere in d dimensions."
-    x, w = np.polynomial.legendre.leggauss(400 + 2*R + 4*math.isqrt(d))
+    x, w = roots_legendre(400 + 2*R + 4*math.isqrt(d))
     theta = np.pi*(x + 1)/2
     w = w*np.sin(theta)**(d - 2)
-    return legendre(np.cos(theta), d, R) @ (w/w.sum()*ntk_of_angle(theta, L))
+    values = legendre(np.cos(theta), d, R) @ (w/w.sum()*ntk_of_angle(theta, L))
+    values.flags.writeable = False                    # shared by all who ask again
+    return values
 
 # %% ../nbs/02_gntk.ipynb #04f1fdcb
 def harmonics(
@@ -248,7 +258,7 @@ def harmonics(
         H = new
     return H
 
-# %% ../nbs/02_gntk.ipynb #1c388bf8
+# %% ../nbs/02_gntk.ipynb #0819a253
 class GNTKFeatures:
     "Explicit features whose products approximate the GNTK: its eigenfunctions up to a degree."
     def __init__(self,
@@ -278,6 +288,7 @@ def __call__(
 )->Tensor: # (n, F)
     "Features of all graphs."
     check_domains(X)
+    check_dtype(dtype)
     if X.d != self.d: raise ValueError(f"expected graphs with d={self.d} as these features, got d={X.d}")
     out, weight = torch.empty(len(X), len(self), dtype=dtype), node_weights(X, average).to(dtype)
     def fill(group):

@@ -1,0 +1,209 @@
+"Invariants of the graph neural tangent kernel and its features that would bore a reader."
+import math
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from gnn_bandits.gntk import (SIDE, GNTKFeatures, angle_polynomial, gntk, gntk_diag, harmonic_count, kernel_,
+                              permutation_kernel, unit_cosines)
+from gnn_bandits.graphs import GraphDomain
+from gnn_bandits.ntk import ntk
+
+AVERAGES = ("nodes", "padded")
+
+
+def mixed(n, most, d, seed):
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, most + 1, n)
+    upper = [np.triu(rng.random((s, s)) < 0.4, 1) for s in sizes]
+    return GraphDomain.from_arrays([a | a.T for a in upper], [rng.standard_normal((s, d)) for s in sizes])
+
+
+@pytest.fixture(scope="module")
+def X(): return mixed(40, 15, 4, 0)
+
+
+@pytest.fixture(scope="module")
+def Y(): return mixed(25, 15, 4, 1)
+
+
+def reference(X, Y, L, average):
+    "Whole node matrices with cosines accurate next to 1"
+    K = torch.empty(len(X), len(Y), dtype=torch.float64)
+    for i, (x, nx) in enumerate(zip(X.h, X.sizes)):
+        for j, (y, ny) in enumerate(zip(Y.h, Y.sizes)):
+            u = 1 - ((x[:nx, None] - y[:ny])**2).sum(2)/2
+            K[i, j] = ntk(u, L).sum()/(nx*ny if average == "nodes" else X.N*Y.N)
+    return K
+
+
+@pytest.mark.parametrize("L", (1, 2, 4, 12))              # 12: the recursion instead of the polynomial
+@pytest.mark.parametrize("average", AVERAGES)
+def test_definition(X, Y, L, average):
+    X, Y = X[:7], Y[:4]
+    assert_close(gntk(X, L=L, average=average), reference(X, X, L, average), rtol=0, atol=1e-12)
+    assert_close(gntk(X, Y, L=L, average=average), reference(X, Y, L, average), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype, tol", ((torch.float64, 1e-13), (torch.float32, 1e-5)))
+@pytest.mark.parametrize("average", AVERAGES)
+def test_kernel_properties(X, Y, dtype, tol, average):
+    K = gntk(X, average=average, dtype=dtype)
+    assert K.dtype == dtype and torch.equal(K, K.T)
+    assert torch.linalg.eigvalsh(K.double())[0] > -tol and K.max() <= 1 + tol
+    assert_close(gntk_diag(X, 2, average, dtype), K.diagonal(), rtol=0, atol=tol)
+    assert_close(gntk(X, X, average=average, dtype=dtype), K, rtol=0, atol=tol)
+    assert_close(gntk(X.permute(np.random.default_rng(0)), average=average, dtype=dtype), K, rtol=0, atol=tol)
+    both = gntk(GraphDomain.concat([X, Y]), average=average, dtype=dtype)
+    assert_close(gntk(X, Y, average=average, dtype=dtype), both[:40, 40:], rtol=0, atol=tol)
+    assert_close(gntk(Y, X, average=average, dtype=dtype), both[40:, :40], rtol=0, atol=tol)
+    assert_close(gntk(X, average=average, dtype=dtype), gntk(X, average=average).to(dtype), rtol=0, atol=tol)
+
+
+def test_same_bits_again(X): assert torch.equal(gntk(X), gntk(X))
+
+
+@pytest.mark.parametrize("N", (1, 2, SIDE - 1, SIDE, SIDE + 1, 2*SIDE + 7))
+def test_graphs_of_every_size_against_the_run_length(N):
+    X = GraphDomain.erdos_renyi(2, N, 0.02, 3, np.random.default_rng(N))
+    K = gntk(X)
+    z = X.h.reshape(-1, 3)
+    u = 1 - ((z[:, None] - z)**2).sum(2)/2
+    assert_close(K, ntk(u, 2).view(2, N, 2, N).mean((1, 3)), rtol=0, atol=1e-12)
+    assert_close(gntk_diag(X), K.diagonal(), rtol=0, atol=1e-13)
+
+
+def test_repeated_graphs_and_equal_nodes_are_exact():
+    X = GraphDomain.erdos_renyi(30, 20, 0.95, 10, np.random.default_rng(0))      # many equal neighbourhoods
+    K = gntk(GraphDomain.concat([X, X]))
+    assert_close(K[:30, :30], K[30:, :30], rtol=0, atol=1e-14)
+    one = GraphDomain(torch.nn.functional.normalize(torch.randn(50, 1, 10, dtype=torch.float64,
+                                                                generator=torch.Generator().manual_seed(0)), dim=2))
+    assert_close(gntk_diag(one), torch.ones(50, dtype=torch.float64), rtol=0, atol=1e-15)
+    assert_close(gntk(one, GraphDomain(-one.h)).diagonal(), ntk(-torch.ones(50, dtype=torch.float64), 2), rtol=0, atol=1e-14)
+    nearly = GraphDomain(one.h*(1 + 5e-9))                # a domain accepts rows of length 1 to 1e-8
+    assert_close(gntk_diag(nearly), torch.ones(50, dtype=torch.float64), rtol=0, atol=1e-15)
+
+
+def test_padding_room_changes_nothing_but_the_padded_average(X):
+    roomy = GraphDomain(torch.nn.functional.pad(X.h, (0, 0, 0, 15)), X.sizes)
+    assert_close(gntk(roomy), gntk(X), rtol=0, atol=1e-15)
+    assert_close(4*gntk(roomy, average="padded"), gntk(X, average="padded"), rtol=1e-13, atol=0)
+
+
+def test_threads_are_left_as_they_were(X):
+    before, seen = torch.get_num_threads(), []
+    gntk(X)
+    GNTKFeatures(4)(X)
+    with pytest.raises(ValueError): gntk(X, L=0)
+    thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert torch.get_num_threads() == before and seen == [before]
+
+
+@pytest.mark.parametrize("N", (1, 2, 3, 4))
+def test_permutation_kernel_term_by_term(N):
+    from itertools import permutations
+    X = GraphDomain.erdos_renyi(2, N, 0.5, 3, np.random.default_rng(N))
+    Y = GraphDomain.erdos_renyi(2, N, 0.5, 3, np.random.default_rng(N + 5))
+    bases = [lambda u, j=j: torch.exp(u/(j + 1)) for j in range(N)]
+    orders = list(permutations(range(N)))
+    for a, x in enumerate(X.h):
+        for b, y in enumerate(Y.h):
+            terms = [math.exp(float(x[c[j]] @ y[e[j]])/(j + 1)) for c in orders for e in orders for j in range(N)]
+            assert abs(float(permutation_kernel(X, Y, bases)[a, b]) - np.mean(terms)) < 1e-13
+
+
+def test_permutation_kernel_at_its_limit():
+    X = GraphDomain.erdos_renyi(2, 6, 0.5, 3, np.random.default_rng(0))
+    assert_close(permutation_kernel(X, X, lambda u: ntk(u, 2)), gntk(X), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("average", AVERAGES)
+@pytest.mark.parametrize("L", (1, 2, 3))
+@pytest.mark.parametrize("d, degree", ((2, 9), (3, 6), (5, 4), (4, 0), (4, 1)))
+def test_features_are_the_truncated_series(d, degree, L, average):
+    X = mixed(30, 12, d, d)
+    F = GNTKFeatures(d, L, degree)
+    f, gap = F(X, average), F.gap(X, average)
+    assert f.shape == (30, len(F)) and f.dtype == torch.float64
+    assert len(F) <= sum(harmonic_count(d, r) for r in range(degree + 1))
+    missing = gntk(X, L=L, average=average) - f @ f.T
+    assert (missing.abs() <= (gap[:, None]*gap).sqrt() + 1e-12).all()
+    assert torch.linalg.eigvalsh(missing)[0] > -1e-13     # what is missing is a kernel
+    assert gap.max() <= F.tail + 1e-12
+    assert_close(F(X, average, torch.float32).double(), f, rtol=0, atol=1e-5)
+    assert_close(torch.cat(list(F.blocks(X, 7, average))), f, rtol=0, atol=1e-15)
+    assert_close(F.diag(X, average), gntk_diag(X, L, average), rtol=0, atol=0)
+
+
+def test_one_node_features_reach_one_minus_the_tail():
+    F = GNTKFeatures(6, 2, 5)
+    z = torch.nn.functional.normalize(torch.randn(40, 1, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1)), dim=2)
+    f = F(GraphDomain(z))
+    assert_close((f*f).sum(1), torch.full((40,), 1 - F.tail, dtype=torch.float64), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("d", (3, 10, 100, 1000))
+def test_eigenvalues_in_many_dimensions(d):
+    F = GNTKFeatures(d, 2, 1)
+    rng = np.random.default_rng(d)
+    x = rng.standard_normal((20_000, d))
+    t = torch.from_numpy(x[:, 0]/np.linalg.norm(x, axis=1))
+    for samples, lam in ((ntk(t, 2).numpy(), F.eigenvalues[0]), ((ntk(t, 2)*t).numpy(), F.eigenvalues[1])):
+        assert abs(samples.mean() - lam) < 5*samples.std()/math.sqrt(len(samples))
+
+
+@pytest.mark.parametrize("dtype", (torch.float64, torch.float32))
+@pytest.mark.parametrize("L", range(1, 9))
+def test_polynomial(L, dtype):
+    assert angle_polynomial(L, dtype) is not None
+    u = torch.linspace(-0.99, 0.99, 1999, dtype=dtype)
+    k = kernel_(u.clone(), L, u.new_empty(3, len(u)))
+    assert_close(k.double(), ntk(u.double(), L), rtol=0, atol=64*torch.finfo(dtype).eps)
+
+
+def test_unit_cosines_in_batches():
+    z = torch.nn.functional.normalize(torch.randn(5, 7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2)), dim=2)
+    u = unit_cosines(z, z, z.new_empty(5, 7, 7))
+    assert (u.diagonal(dim1=1, dim2=2) == 1).all()
+    assert_close(u, z @ z.mT, rtol=0, atol=1e-15)
+
+
+def test_refusals(X):
+    other = mixed(3, 5, 3, 0)
+    full = GraphDomain.erdos_renyi(2, 4, 0.5, 4, np.random.default_rng(0))
+    seven = GraphDomain.erdos_renyi(2, 7, 0.5, 4, np.random.default_rng(0))
+    base = lambda u: u
+    for call, said in [
+        (lambda: gntk(X, L=0), "at least one hidden layer"), (lambda: gntk(X, L=1.5), "at least one hidden layer"),
+        (lambda: gntk_diag(X, -1), "at least one hidden layer"), (lambda: gntk(X, other), "one feature dimension"),
+        (lambda: gntk(X.h), "expected a GraphDomain"), (lambda: gntk(X, X.h), "expected a GraphDomain"),
+        (lambda: gntk_diag([X]), "expected a GraphDomain"), (lambda: gntk(X, average="mean"), "padded"),
+        (lambda: gntk_diag(X, average=None), "padded"), (lambda: gntk(X, dtype=torch.int64), "float64 or float32"),
+        (lambda: gntk_diag(X, dtype=torch.float16), "float64 or float32"),
+        (lambda: gntk(X, mixed(3, 5, 4, 0), average="padded"), "needs one N"),
+        (lambda: permutation_kernel(seven, seven, base), "at most 6 nodes"),
+        (lambda: permutation_kernel(full, X.h, base), "expected a GraphDomain"),
+        (lambda: permutation_kernel(full, other, base), "one feature dimension"),
+        (lambda: permutation_kernel(full, mixed(5, 4, 4, 0), base), "all have 4 nodes"),
+        (lambda: permutation_kernel(full, full, [base]), "one base kernel or 4"),
+        (lambda: permutation_kernel(full, full, 3), "one base kernel"),
+        (lambda: GNTKFeatures(10, degree=-1), "degree"), (lambda: GNTKFeatures(10, degree=2.5), "degree"),
+        (lambda: GNTKFeatures(10, L=0), "hidden layer"), (lambda: GNTKFeatures(1), "dimension"),
+        (lambda: GNTKFeatures(10)(X), "d=10"), (lambda: GNTKFeatures(4)(X.h), "expected a GraphDomain"),
+        (lambda: GNTKFeatures(4)(X, dtype=torch.float16), "float64 or float32"),
+        (lambda: GNTKFeatures(4)(X, average="x"), "padded"), (lambda: next(GNTKFeatures(4).blocks(X, 0)), "at least one graph"),
+    ]:
+        with pytest.raises(ValueError, match=said): call()
+
+
+def test_import_is_light():
+    code = "import sys, gnn_bandits.gntk; sys.exit(any(m in sys.modules for m in ('matplotlib', 'networkx', 'jax', 'sklearn')))"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
