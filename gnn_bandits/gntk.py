@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SIDE', 'ntk_of_angle', 'angle_polynomial', 'kernel_', 'unit_cosines', 'node_weights', 'node_runs', 'in_threads',
            'strip', 'check_dtype', 'check_domains', 'gntk', 'same_size', 'gntk_diag', 'permutation_kernel', 'legendre',
-           'harmonic_count', 'legendre_coefficients', 'harmonics', 'GNTKFeatures']
+           'harmonic_count', 'legendre_coefficients', 'coordinate_factors', 'harmonics', 'GNTKFeatures']
 
 # %% ../nbs/02_gntk.ipynb #c59731fd
 import math
@@ -77,8 +77,8 @@ def unit_cosines(
     if low < -near: u.masked_fill_(u < -near, -1)
     return u
 
-# %% ../nbs/02_gntk.ipynb #2e246d91
-SIDE = 181 # Nodes in a run; a tile has SIDE * SIDE values
+# %% ../nbs/02_gntk.ipynb #ba180b53
+SIDE = 256 # Nodes in a run; a tile has SIDE * SIDE values
 
 def node_weights(X, average):
     "The weight of each node in the average over its graph, one number a graph."
@@ -231,7 +231,24 @@ def legendre_coefficients(L, d, R):
     values.flags.writeable = False                    # shared by all who ask again
     return values
 
-# %% ../nbs/02_gntk.ipynb #04f1fdcb
+# %% ../nbs/02_gntk.ipynb #973dfbd7
+def coordinate_factors(
+    t:Tensor, # (n,) coordinate j of each point
+    rho2:Tensor, # (n,) squared length of the first j coordinates
+    j:int, # Dimension, at least 2
+    D:int, # Largest degree
+)->list[Tensor]: # For each n to D: (D+1-n, n) homogeneous polynomials of degree n, a row for each m
+    "The polynomials in coordinate j that lift harmonics of degree m to degree m + n."
+    alpha = torch.arange(D + 1, dtype=t.dtype)[:, None] + (j - 2)/2
+    b = [0, (1/(2 + 2*alpha)).sqrt()] + [(n*(n + 2*alpha - 1)/(4*(n + alpha)*(n + alpha - 1))).sqrt() for n in range(2, D + 1)]
+    start = np.cumprod([1.0] + [(j/2 + i)/((j - 1)/2 + i) for i in range(D)])**0.5
+    q = [torch.as_tensor(start, dtype=t.dtype)[:, None].expand(-1, len(t))]
+    for n in range(D):
+        up = t*q[n][:D - n]
+        if n: up -= b[n][:D - n]*rho2*q[n - 1][:D - n]
+        q.append(up/b[n + 1][:D - n])
+    return q
+
 def harmonics(
     z:Tensor, # (n, d) unit rows
     D:int, # Largest degree
@@ -242,23 +259,15 @@ def harmonics(
     rho2 = x[0]**2
     for j in range(2, len(x) + 1):
         rho2 = rho2 + x[j - 1]**2
+        q = coordinate_factors(x[j - 1], rho2, j, D)
         new = [x.new_empty(harmonic_count(j, r), x.shape[1]) for r in range(D + 1)]
-        filled = [0]*(D + 1)
-        for m, h in enumerate(H):
-            if not len(h): continue
-            alpha, b = m + (j - 2)/2, 0
-            q0 = math.prod((j/2 + i)/((j - 1)/2 + i) for i in range(m))**0.5
-            q, before = torch.full_like(rho2, q0), torch.zeros_like(rho2)
-            for n in range(D - m + 1):
-                at = filled[m + n]
-                filled[m + n] += len(h)
-                torch.mul(h, q, out=new[m + n][at:at + len(h)])
-                up = ((n + 1)*(n + 2*alpha)/(4*(n + 1 + alpha)*(n + alpha)) if n else 1/(2 + 2*alpha))**0.5
-                q, before, b = (x[j - 1]*q - b*rho2*before)/up, q, up
+        for r, rows in enumerate(new):
+            parts = rows.split([len(h) for h in H[:r + 1]])
+            for m, part in enumerate(parts): torch.mul(H[m], q[r - m][m], out=part)
         H = new
     return H
 
-# %% ../nbs/02_gntk.ipynb #0819a253
+# %% ../nbs/02_gntk.ipynb #c6fdcbd5
 class GNTKFeatures:
     "Explicit features whose products approximate the GNTK: its eigenfunctions up to a degree."
     def __init__(self,
@@ -296,7 +305,7 @@ def __call__(
         H = harmonics(h.reshape(-1, self.d).to(dtype), self.degree)
         parts = [H[r].view(len(H[r]), *h.shape[:2]).sum(2).mul_(float(self.eigenvalues[r])**0.5) for r in self.kept]
         out[idx] = (torch.cat(parts)*weight[idx]).T
-    for _ in in_threads(fill, same_size(X, lambda s: 512//s)): pass
+    for _ in in_threads(fill, same_size(X, lambda s: 2048//s)): pass
     return out
 
 # %% ../nbs/02_gntk.ipynb #6d8b02d7
