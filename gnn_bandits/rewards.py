@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['PAPER', 'CODE', 'MOST_EVALUATIONS', 'MOST_GRAPHS', 'MOST_FEATURES', 'DATASETS', 'NOISES', 'check_choice',
-           'check_number', 'RewardOptions', 'twins', 'Evidence', 'cholesky', 'draw_evidence', 'exact_prior',
-           'feature_prior', 'sampling_method', 'condition', 'sample_reward', 'DatasetSpec', 'array_hash', 'Dataset',
-           'dataset', 'check_rewards', 'action_set', 'Environment']
+           'check_number', 'RewardOptions', 'twins', 'check_rewards', 'Evidence', 'cholesky', 'draw_evidence',
+           'exact_prior', 'feature_prior', 'sampling_method', 'condition', 'sample_reward', 'DatasetSpec', 'array_hash',
+           'Dataset', 'dataset', 'action_set', 'Environment']
 
-# %% ../nbs/08_rewards.ipynb #0e158500
+# %% ../nbs/08_rewards.ipynb #2f43f178
 import dataclasses, hashlib, io, json, math, zipfile
 from dataclasses import dataclass
 from numbers import Integral, Real
@@ -20,7 +20,7 @@ from fastcore.basics import patch
 from torch import Tensor
 
 from .core import check_rng, split_rng, write_atomically
-from .gntk import GNTKFeatures, check_domains, gntk, harmonic_count, node_weights
+from .gntk import GNTKFeatures, check_domains, gntk, harmonic_count, in_threads, node_weights
 from .graphs import GraphDomain
 from .ntk import check_layers
 
@@ -82,13 +82,25 @@ def twins(
     first = torch.full((len(X),), len(X)).scatter_reduce(0, group, order, "amin")
     return torch.empty_like(order).scatter(0, order, first[group])
 
-# %% ../nbs/08_rewards.ipynb #16fe24e2
+# %% ../nbs/08_rewards.ipynb #71783f0a
+def check_rewards(domain, f):
+    "Refuse rewards that are not one finite number for each graph; give them back as a float64 tensor."
+    check_domains(domain)
+    f = torch.as_tensor(f, dtype=torch.float64)
+    if f.shape != (len(domain),): raise ValueError(f"expected one reward for each of {len(domain)} graphs, got shape {tuple(f.shape)}")
+    if not bool(f.isfinite().all()): raise ValueError("expected finite rewards, got NaN or infinity")
+    return f
+
 @dataclass(frozen=True)
 class Evidence:
     "Labelled graphs that a reward is conditioned on."
     graphs:GraphDomain # (count) graphs
     labels:Tensor # (count,)
     arms:Tensor|None=None # Their numbers in the domain; None if they are from outside
+    def __post_init__(self):
+        object.__setattr__(self, "labels", check_rewards(self.graphs, self.labels))
+        if self.arms is not None and len(self.arms) != len(self.labels):
+            raise ValueError(f"expected one arm for each of {len(self.labels)} labels, got {len(self.arms)}")
 
 def cholesky(K, ridge):
     "Lower factor of `K + ridge I`; `K` is overwritten."
@@ -119,7 +131,7 @@ def draw_evidence(
         y = cholesky(K, options.label_noise + options.jitter*options.scale) @ y
     return Evidence(pool[arms], y, arms if options.evidence == "inside" else None)
 
-# %% ../nbs/08_rewards.ipynb #4d22e70a
+# %% ../nbs/08_rewards.ipynb #64fcd406
 def exact_prior(
     X:GraphDomain, # n distinct graphs
     z:Tensor, # (samples, n) standard normal
@@ -136,7 +148,8 @@ def feature_prior(
     average:str="nodes", # As in `gntk`
 )->Tensor: # (samples, n)
     "Draws whose variances are those of the prior and whose covariances those of the features."
-    out, diag = torch.empty(len(w), len(X), dtype=torch.float64), features.diag(X, average)
+    diag = torch.cat(list(in_threads(lambda i: features.diag(X[i:i + 64], average), range(0, len(X), 64))))
+    out = torch.empty(len(w), len(X), dtype=torch.float64)
     for at, phi in enumerate(features.blocks(X, 1024, average)):
         rows = slice(1024*at, 1024*at + len(phi))
         gap = (diag[rows] - (phi*phi).sum(1)).clamp_(min=0)
@@ -167,7 +180,7 @@ def condition(g, X, at, y, e, o):
     e = e*math.sqrt(o.label_noise) if o.kind == "sample" else 0*e
     return g + torch.cholesky_solve((y - g[:, at] - e).T, R).T @ cross.T
 
-# %% ../nbs/08_rewards.ipynb #a61784fa
+# %% ../nbs/08_rewards.ipynb #692119ce
 def sample_reward(
     domain:GraphDomain, # n graphs
     rng:np.random.Generator, # Source of randomness
@@ -181,6 +194,8 @@ def sample_reward(
     if samples is not None: check_number("samples", samples, 1, whole=True)
     chosen, weights, rest, noise = split_rng(rng, 4)
     drawn = draw_evidence(domain, chosen, options, outside) if evidence is None else evidence
+    if drawn.arms is not None and not torch.equal(domain[drawn.arms].h, drawn.graphs.h):
+        raise ValueError("expected evidence whose arms are graphs of this domain; for other graphs leave arms=None")
     first = 0 if drawn.arms is not None else len(drawn.labels)         # outside evidence goes to the front
     joint = GraphDomain.concat([drawn.graphs, domain]) if first else domain
     at = torch.arange(first) if first else drawn.arms
@@ -338,15 +353,7 @@ def load(cls:Dataset,
     except (ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as e:
         raise ValueError(f"cannot read a data set from {path}: {e}") from e
 
-# %% ../nbs/08_rewards.ipynb #305fb2b7
-def check_rewards(domain, f):
-    "Refuse rewards that are not one finite number for each graph; give them back as a float64 tensor."
-    check_domains(domain)
-    f = torch.as_tensor(f, dtype=torch.float64)
-    if f.shape != (len(domain),): raise ValueError(f"expected one reward for each of {len(domain)} graphs, got shape {tuple(f.shape)}")
-    if not bool(f.isfinite().all()): raise ValueError("expected finite rewards, got NaN or infinity")
-    return f
-
+# %% ../nbs/08_rewards.ipynb #59bd60ab
 def action_set(
     domain:GraphDomain, # n graphs
     f:Tensor, # (n,) rewards
