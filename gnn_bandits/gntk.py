@@ -107,7 +107,7 @@ def in_threads(f, items):
             yield from pool.map(f, items)
     finally: torch.set_num_threads(threads)           # for threads that others start later
 
-# %% ../nbs/02_gntk.ipynb #4f8534af
+# %% ../nbs/02_gntk.ipynb #b853035e
 def strip(
     run:tuple, # One run of nodes
     runs:Sequence, # The runs to pair it with
@@ -132,9 +132,10 @@ def check_domains(*domains):
     for X in domains:
         if not isinstance(X, GraphDomain):
             raise ValueError(f"expected a GraphDomain, got {type(X).__name__}; build one with GraphDomain.from_arrays")
-    if len({X.d for X in domains}) > 1: raise ValueError(f"expected one feature dimension, got d = {[X.d for X in domains]}")
+    if len({X.d for X in domains}) > 1:
+        raise ValueError(f"expected one feature dimension, got d = {[X.d for X in domains]}")
 
-# %% ../nbs/02_gntk.ipynb #4e5e6ef3
+# %% ../nbs/02_gntk.ipynb #73263dd3
 def gntk(
     X:GraphDomain, # Graphs of the rows
     Y:GraphDomain|None=None, # Graphs of the columns; those of the rows if not given
@@ -147,7 +148,8 @@ def gntk(
     check_layers(L)
     check_dtype(dtype)
     if average == "padded" and Y is not None and X.N != Y.N:
-        raise ValueError(f"the padded average needs one N, got {X.N} and {Y.N}; take parts of GraphDomain.concat([X, Y])")
+        raise ValueError(f"the padded average needs one N, got {X.N} and {Y.N}; "
+                         "take parts of GraphDomain.concat([X, Y])")
     rows = node_runs(X, average, dtype)
     K = torch.zeros(len(X), len(X if Y is None else Y), dtype=dtype)
     if Y is not None:
@@ -188,7 +190,7 @@ def gntk_diag(
             k[idx] = kernel_(u, L, work[1:]).sum((1, 2))*weight[idx]**2
     return k
 
-# %% ../nbs/02_gntk.ipynb #7c941c31
+# %% ../nbs/02_gntk.ipynb #fa89a358
 def permutation_kernel(
     X:GraphDomain, # Graphs of the rows, all with N nodes
     Y:GraphDomain, # Graphs of the columns, all with N nodes
@@ -198,7 +200,8 @@ def permutation_kernel(
     check_domains(X, Y)
     N = X.N
     if N > 6: raise ValueError(f"expected graphs of at most 6 nodes, got {N=}: the sum has (N!)^2 terms; use gntk")
-    if Y.N != N or (torch.cat([X.sizes, Y.sizes]) < N).any(): raise ValueError(f"expected graphs that all have {N} nodes")
+    if Y.N != N or (torch.cat([X.sizes, Y.sizes]) < N).any():
+        raise ValueError(f"expected graphs that all have {N} nodes")
     bases = [base]*N if callable(base) else base
     if not isinstance(bases, Sequence) or len(bases) != N:
         raise ValueError(f"expected one base kernel or {N}, one for each position, got {base!r}")
@@ -231,7 +234,7 @@ def legendre_coefficients(L, d, R):
     values.flags.writeable = False                    # shared by all who ask again
     return values
 
-# %% ../nbs/02_gntk.ipynb #973dfbd7
+# %% ../nbs/02_gntk.ipynb #383e361b
 def coordinate_factors(
     t:Tensor, # (n,) coordinate j of each point
     rho2:Tensor, # (n,) squared length of the first j coordinates
@@ -240,7 +243,8 @@ def coordinate_factors(
 )->list[Tensor]: # For each n to D: (D+1-n, n) homogeneous polynomials of degree n, a row for each m
     "The polynomials in coordinate j that lift harmonics of degree m to degree m + n."
     alpha = torch.arange(D + 1, dtype=t.dtype)[:, None] + (j - 2)/2
-    b = [0, (1/(2 + 2*alpha)).sqrt()] + [(n*(n + 2*alpha - 1)/(4*(n + alpha)*(n + alpha - 1))).sqrt() for n in range(2, D + 1)]
+    square = lambda n: n*(n + 2*alpha - 1)/(4*(n + alpha)*(n + alpha - 1)) if n > 1 else 1/(2 + 2*alpha)
+    b = [None] + [square(n).sqrt() for n in range(1, D + 1)]
     start = np.cumprod([1.0] + [(j/2 + i)/((j - 1)/2 + i) for i in range(D)])**0.5
     q = [torch.as_tensor(start, dtype=t.dtype)[:, None].expand(-1, len(t))]
     for n in range(D):
