@@ -24,15 +24,17 @@ from .gntk import GNTKFeatures, check_domains, gntk, harmonic_count, in_threads,
 from .graphs import GraphDomain
 from .ntk import check_layers
 
-# %% ../nbs/08_rewards.ipynb #871aaf91
+# %% ../nbs/08_rewards.ipynb #bad0edcb
 def check_choice(name, value, choices):
     "Refuse a `value` that is not one of `choices`."
-    if value not in choices: raise ValueError(f"expected {name} to be one of {', '.join(map(repr, choices))}, got {value!r}")
+    if value not in choices:
+        raise ValueError(f"expected {name} to be one of {', '.join(map(repr, choices))}, got {value!r}")
 
 def check_number(name, value, low=0., above=False, whole=False):
     "Refuse a `value` that is not a finite number (or an integer, if `whole`) of at least, or above, `low`."
     kind = Integral if whole else Real
-    if isinstance(value, bool) or not isinstance(value, kind) or not math.isfinite(value) or value < low or (above and value == low):
+    number = isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or value < low or (above and value == low):
         raise ValueError(f"expected {name} to be {'an integer' if whole else 'a finite number'} "
                          f"{'above' if above else 'of at least'} {low:g}, got {value!r}")
 
@@ -67,13 +69,13 @@ class RewardOptions:
 PAPER = RewardOptions()
 CODE = RewardOptions(kind="mean", labels="prior", evidence="outside", scale=0.075)
 
-# %% ../nbs/08_rewards.ipynb #6539dbf4
+# %% ../nbs/08_rewards.ipynb #749f2286
 def twins(
     X:GraphDomain, # Graphs
     average:str="nodes", # As in `gntk`
 )->Tensor: # (n,) integers
     "For each graph the number of the first one that the kernel cannot tell from it."
-    W = torch.arange(1, 3*X.d + 1, dtype=torch.float64).sqrt().mul(7).sin().view(X.d, 3)      # three generic directions
+    W = torch.arange(1, 3*X.d + 1, dtype=torch.float64).sqrt().mul(7).sin().view(X.d, 3)  # generic directions
     real = torch.arange(X.N) < X.sizes[:, None]
     key = ((3*X.h @ W + 1).cos()*real[..., None]).sum(1)*node_weights(X, average)[:, None]
     order = key[:, 0].argsort(stable=True)
@@ -82,12 +84,13 @@ def twins(
     first = torch.full((len(X),), len(X)).scatter_reduce(0, group, order, "amin")
     return torch.empty_like(order).scatter(0, order, first[group])
 
-# %% ../nbs/08_rewards.ipynb #71783f0a
+# %% ../nbs/08_rewards.ipynb #04955aa0
 def check_rewards(domain, f):
     "Refuse rewards that are not one finite number for each graph; give them back as a float64 tensor."
     check_domains(domain)
     f = torch.as_tensor(f, dtype=torch.float64)
-    if f.shape != (len(domain),): raise ValueError(f"expected one reward for each of {len(domain)} graphs, got shape {tuple(f.shape)}")
+    if f.shape != (len(domain),):
+        raise ValueError(f"expected one reward for each of {len(domain)} graphs, got shape {tuple(f.shape)}")
     if not bool(f.isfinite().all()): raise ValueError("expected finite rewards, got NaN or infinity")
     return f
 
@@ -106,8 +109,9 @@ def cholesky(K, ridge):
     "Lower factor of `K + ridge I`; `K` is overwritten."
     K.diagonal().add_(ridge)
     L, info = torch.linalg.cholesky_ex(K)
-    if int(info): raise ValueError(f"the covariance of {len(K)} graphs is not positive definite in double precision; "
-                                   f"raise jitter, now {ridge:.1e} in all")
+    if int(info):
+        raise ValueError(f"the covariance of {len(K)} graphs is not positive definite in double precision; "
+                         f"raise jitter, now {ridge:.1e} in all")
     return L
 
 def draw_evidence(
@@ -119,11 +123,13 @@ def draw_evidence(
     "Choose and label the evidence."
     check_domains(domain, *([] if outside is None else [outside]))
     pool = domain if options.evidence == "inside" else outside
-    if pool is None: raise ValueError('evidence="outside" needs a pool: pass outside=GraphDomain.erdos_renyi(...) or the like')
+    if pool is None:
+        raise ValueError('evidence="outside" needs a pool: pass outside=GraphDomain.erdos_renyi(...)')
     which, label = split_rng(rng, 2)
     distinct = twins(pool, options.average).unique()
     if len(distinct) < options.count:
-        raise ValueError(f"expected at least {options.count} distinct graphs for the evidence, got {len(distinct)}")
+        raise ValueError(f"expected at least {options.count} distinct graphs for the evidence, "
+                         f"got {len(distinct)}")
     arms = distinct[torch.from_numpy(which.choice(len(distinct), options.count, replace=False))]
     y = torch.from_numpy(label.standard_normal(options.count))
     if options.labels == "prior":
@@ -156,7 +162,7 @@ def feature_prior(
         out[:, rows] = w @ phi.T + gap.sqrt()*e[:, rows]
     return out
 
-# %% ../nbs/08_rewards.ipynb #bff16a3c
+# %% ../nbs/08_rewards.ipynb #1f647094
 MOST_EVALUATIONS = 2*10**9 # Kernel values between nodes up to which the Gram matrix is computed
 MOST_GRAPHS = 12_000 # Graphs up to which it is factorised
 MOST_FEATURES = 6000 # Features a graph
@@ -169,7 +175,8 @@ def sampling_method(
     affordable = int(X.sizes.sum())**2/2 <= MOST_EVALUATIONS and len(X) <= MOST_GRAPHS
     method = options.method if options.method != "auto" else "exact" if affordable or X.d < 2 else "features"
     sizes = np.cumsum([harmonic_count(X.d, r) for r in range(13)]) if X.d > 1 else [0]
-    degree = max(1, int((np.array(sizes) <= MOST_FEATURES).sum()) - 1) if options.degree is None else options.degree
+    largest = max(1, int((np.array(sizes) <= MOST_FEATURES).sum()) - 1)
+    degree = largest if options.degree is None else options.degree
     return dataclasses.replace(options, method=method, degree=degree)
 
 # %% ../nbs/08_rewards.ipynb #0ff5b8d8
@@ -180,7 +187,7 @@ def condition(g, X, at, y, e, o):
     e = e*math.sqrt(o.label_noise) if o.kind == "sample" else 0*e
     return g + torch.cholesky_solve((y - g[:, at] - e).T, R).T @ cross.T
 
-# %% ../nbs/08_rewards.ipynb #692119ce
+# %% ../nbs/08_rewards.ipynb #f0942f8d
 def sample_reward(
     domain:GraphDomain, # n graphs
     rng:np.random.Generator, # Source of randomness
@@ -190,12 +197,14 @@ def sample_reward(
     samples:int|None=None, # Draw this many rewards for one evidence
 )->Tensor: # (n,), or (samples, n)
     "A random reward of every graph."
-    if not isinstance(options, RewardOptions): raise ValueError(f"expected RewardOptions such as PAPER, got {type(options).__name__}")
+    if not isinstance(options, RewardOptions):
+        raise ValueError(f"expected RewardOptions such as PAPER, got {type(options).__name__}")
     if samples is not None: check_number("samples", samples, 1, whole=True)
     chosen, weights, rest, noise = split_rng(rng, 4)
     drawn = draw_evidence(domain, chosen, options, outside) if evidence is None else evidence
     if drawn.arms is not None and not torch.equal(domain[drawn.arms].h, drawn.graphs.h):
-        raise ValueError("expected evidence whose arms are graphs of this domain; for other graphs leave arms=None")
+        raise ValueError("expected evidence whose arms are graphs of this domain; "
+                         "for other graphs leave arms=None")
     first = 0 if drawn.arms is not None else len(drawn.labels)         # outside evidence goes to the front
     joint = GraphDomain.concat([drawn.graphs, domain]) if first else domain
     at = torch.arange(first) if first else drawn.arms
@@ -210,7 +219,7 @@ def sample_reward(
     f = condition(g*math.sqrt(o.scale), X, at, drawn.labels, normal(noise, len(at)), o)[:, place[first:]]
     return f[0] if samples is None else f
 
-# %% ../nbs/08_rewards.ipynb #b7b9215d
+# %% ../nbs/08_rewards.ipynb #747aea37
 @dataclass(frozen=True)
 class DatasetSpec:
     "Everything that determines a data set."
@@ -225,15 +234,17 @@ class DatasetSpec:
         check_number("seed", self.seed, whole=True)
         check_number("p", self.p)
         if self.p > 1: raise ValueError(f"expected an edge probability in [0, 1], got p={self.p}")
-        if not isinstance(self.reward, RewardOptions): raise ValueError(f"expected RewardOptions such as PAPER, got {self.reward!r}")
+        if not isinstance(self.reward, RewardOptions):
+            raise ValueError(f"expected RewardOptions such as PAPER, got {self.reward!r}")
         object.__setattr__(self, "p", float(self.p))
-    name = property(lambda self: f"N{self.N}_p{self.p:g}_d{self.d}", doc="Short name, without number, seed and reward")
-    hash = property(lambda self: hashlib.sha256(self.to_json().encode()).hexdigest(), doc="SHA-256 of the canonical JSON")
+    name = property(lambda self: f"N{self.N}_p{self.p:g}_d{self.d}", doc="Without number, seed and reward")
+    hash = property(lambda self: hashlib.sha256(self.to_json().encode()).hexdigest(), doc="Of its JSON")
 
 @patch
 def to_json(self:DatasetSpec)->str:
     "Canonical JSON: keys sorted, no spaces, equal for equal specs."
-    return json.dumps(dataclasses.asdict(self) | {"version": 1}, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    values = dataclasses.asdict(self) | {"version": 1}
+    return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 @patch(cls_method=True)
 def from_json(cls:DatasetSpec,
@@ -244,15 +255,17 @@ def from_json(cls:DatasetSpec,
         values = json.loads(text)
         if values.pop("version") != 1: raise ValueError("unknown version")
         return cls(**values | {"reward": RewardOptions(**values["reward"])})
-    except (KeyError, TypeError, AttributeError, ValueError) as e: raise ValueError(f"not the spec of a data set: {text[:80]!r} ({e})") from e
+    except (KeyError, TypeError, AttributeError, ValueError) as e:
+        raise ValueError(f"not the spec of a data set: {text[:80]!r} ({e})") from e
 
-# %% ../nbs/08_rewards.ipynb #de5a3053
+# %% ../nbs/08_rewards.ipynb #80efa034
 @patch
 def generator(self:DatasetSpec,
     purpose:int, # 0: graphs, 1: evidence, 2: reward
 )->np.random.Generator:
     "A generator for one purpose, independent between data sets and purposes."
-    return np.random.default_rng([self.seed, self.N, int(np.float64(self.p).view(np.uint64)), self.d, purpose])
+    p = int(np.float64(self.p).view(np.uint64))
+    return np.random.default_rng([self.seed, self.N, p, self.d, purpose])
 
 @patch
 def graphs(self:DatasetSpec)->GraphDomain:
@@ -268,9 +281,10 @@ def labelled(self:DatasetSpec,
     pool = GraphDomain.erdos_renyi(self.reward.count, self.N, self.p, self.d, fresh)
     return draw_evidence(domain, chosen, self.reward, pool)
 
-DATASETS = {s.name: s for s in (DatasetSpec(N, p, d) for d in (10, 100) for p in (0.05, 0.2, 0.95) for N in (5, 20, 100)) if s.name != "N100_p0.05_d100"}
+DATASETS = {s.name: s for d in (10, 100) for p in (0.05, 0.2, 0.95) for N in (5, 20, 100)
+            for s in [DatasetSpec(N, p, d)] if s.name != "N100_p0.05_d100"}           # as in the paper's table
 
-# %% ../nbs/08_rewards.ipynb #e99853f1
+# %% ../nbs/08_rewards.ipynb #86f70fad
 def array_hash(*arrays):
     "SHA-256 of dtypes, shapes and bits."
     h = hashlib.sha256()
@@ -288,7 +302,8 @@ class Dataset:
     f:Tensor # (n,) rewards
     evidence:Evidence # What the reward was conditioned on
     def __len__(self): return len(self.f)
-    def __repr__(self): return f"Dataset({self.spec.name}, n={len(self)}, seed={self.spec.seed}, {self.spec.reward.kind})"
+    def __repr__(self):
+        return f"Dataset({self.spec.name}, n={len(self)}, seed={self.spec.seed}, {self.spec.reward.kind})"
 
 def dataset(
     spec:str|DatasetSpec, # A name in `DATASETS`, or a spec
@@ -303,9 +318,10 @@ def dataset(
     spec = dataclasses.replace(spec if isinstance(spec, DatasetSpec) else DATASETS[spec], **changes)
     domain = spec.graphs()
     evidence = spec.labelled(domain)
-    return Dataset(spec, domain, sample_reward(domain, spec.generator(2), spec.reward, evidence=evidence), evidence)
+    f = sample_reward(domain, spec.generator(2), spec.reward, evidence=evidence)
+    return Dataset(spec, domain, f, evidence)
 
-# %% ../nbs/08_rewards.ipynb #adbb851e
+# %% ../nbs/08_rewards.ipynb #a8ad7dce
 @patch
 def domain_hash(self:Dataset)->str:
     "SHA-256 of the graphs, the same on every machine."
@@ -326,34 +342,38 @@ def save(self:Dataset,
 )->Path:
     "Save spec, hash of the graphs, evidence and rewards to a NumPy archive."
     arms = torch.zeros(0, dtype=torch.long) if self.evidence.arms is None else self.evidence.arms
-    arrays = dict(spec=np.frombuffer(self.spec.to_json().encode(), np.uint8), domain=np.frombuffer(self.domain_hash().encode(), np.uint8),
-                  f=self.f.numpy(), labels=self.evidence.labels.numpy(), arms=arms.numpy())
+    text = lambda s: np.frombuffer(s.encode(), np.uint8)
+    arrays = dict(spec=text(self.spec.to_json()), domain=text(self.domain_hash()), f=self.f.numpy(),
+                  labels=self.evidence.labels.numpy(), arms=arms.numpy())
     buffer = io.BytesIO()
-    np.savez(buffer, **arrays, checksum=np.frombuffer(array_hash(*arrays.values()).encode(), np.uint8))
+    np.savez(buffer, **arrays, checksum=text(array_hash(*arrays.values())))
     return write_atomically(path, buffer.getvalue())
 
-# %% ../nbs/08_rewards.ipynb #609fa436
+# %% ../nbs/08_rewards.ipynb #96666ab2
 @patch(cls_method=True)
 def load(cls:Dataset,
     path:str|Path, # File written by `save`
 )->Dataset:
     "Load what `save` wrote; refuses a damaged file, and graphs that come out different here."
     try:
-        with np.load(path, allow_pickle=False) as z: *arrays, checksum = (z[k] for k in ("spec", "domain", "f", "labels", "arms", "checksum"))
-        if array_hash(*arrays) != checksum.tobytes().decode(): raise ValueError("its checksum does not fit its content")
+        with np.load(path, allow_pickle=False) as z:
+            *arrays, checksum = (z[k] for k in ("spec", "domain", "f", "labels", "arms", "checksum"))
+        if array_hash(*arrays) != checksum.tobytes().decode():
+            raise ValueError("its checksum does not fit its content")
         text, domain_hash, f, labels, arms = arrays
         spec = DatasetSpec.from_json(text.tobytes().decode())
         domain = spec.graphs()
-        evidence = spec.labelled(domain)
-        data = cls(spec, domain, torch.from_numpy(f), dataclasses.replace(evidence, labels=torch.from_numpy(labels)))
-        if data.domain_hash() != domain_hash.tobytes().decode(): raise ValueError("the graphs made here from its spec have other bits")
+        evidence = dataclasses.replace(spec.labelled(domain), labels=torch.from_numpy(labels))
+        data = cls(spec, domain, torch.from_numpy(f), evidence)
+        if data.domain_hash() != domain_hash.tobytes().decode():
+            raise ValueError("the graphs made here from its spec have other bits")
         if len(f) != spec.n or not np.array_equal(arms, [] if evidence.arms is None else evidence.arms):
             raise ValueError("its rewards or its evidence do not belong to its spec")
         return data
     except (ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as e:
         raise ValueError(f"cannot read a data set from {path}: {e}") from e
 
-# %% ../nbs/08_rewards.ipynb #59bd60ab
+# %% ../nbs/08_rewards.ipynb #e3b4084a
 def action_set(
     domain:GraphDomain, # n graphs
     f:Tensor, # (n,) rewards
@@ -364,11 +384,12 @@ def action_set(
     "Draw the arms of one bandit run."
     f = check_rewards(domain, f)
     check_number("size", size, 1, whole=True)
-    if size > len(domain) and not replace: raise ValueError(f"expected at most {len(domain)} arms without replacement, got {size=}")
+    if size > len(domain) and not replace:
+        raise ValueError(f"expected at most {len(domain)} arms without replacement, got {size=}")
     arms = torch.from_numpy(check_rng(rng).choice(len(domain), size, replace=replace))
     return domain[arms], f[arms], arms
 
-# %% ../nbs/08_rewards.ipynb #fe79680c
+# %% ../nbs/08_rewards.ipynb #455322d5
 NOISES = {"normal": lambda g: g.standard_normal(), "uniform": lambda g: math.sqrt(12)*(g.random() - 0.5),
           "rademacher": lambda g: 2.*g.integers(2) - 1} # Draws with mean 0 and variance 1
 
@@ -391,9 +412,11 @@ class Environment:
         self.best, self.optimum = int(self.f.argmax()), float(self.f.max())
     gaps = property(lambda self: self.optimum - self.f, doc="(n,) regret of one pull of each arm")
     t = property(lambda self: int(self.counts.sum()), doc="Number of pulls")
-    total_regret = property(lambda self: float(self.counts.double() @ self.gaps), doc="Regret of all pulls so far")
+    total_regret = property(lambda self: float(self.counts.double() @ self.gaps), doc="Of all pulls so far")
     def __len__(self): return len(self.f)
-    def __repr__(self): return f"Environment({len(self)} arms, {self.noise} noise {self.noise_std:g}, optimum {self.optimum:.3f}, t={self.t})"
+    def __repr__(self):
+        noise = f"{self.noise} noise {self.noise_std:g}"
+        return f"Environment({len(self)} arms, {noise}, optimum {self.optimum:.3f}, t={self.t})"
 
 # %% ../nbs/08_rewards.ipynb #da26e755
 @patch
@@ -426,23 +449,25 @@ def regret(
     r = self.gaps[self._arms(arm)]
     return float(r[0]) if np.ndim(arm) == 0 else r
 
-# %% ../nbs/08_rewards.ipynb #1d1d7c4b
+# %% ../nbs/08_rewards.ipynb #b153ef5a
 @patch
 def statistics(self:Environment)->dict[str, float]:
     "How hard this bandit is."
     gaps = self.gaps
     positive = gaps[gaps > 0]
     least = float(positive.min()) if len(positive) else 0.
-    return dict(arms=len(self), best=self.best, optimum=self.optimum, optimal_arms=int((gaps == 0).sum()), smallest_gap=least,
-                mean_gap=float(gaps.mean()), largest_gap=float(gaps.max()), spread=float(self.f.std(correction=0)), noise_std=self.noise_std,
+    return dict(arms=len(self), best=self.best, optimum=self.optimum, optimal_arms=int((gaps == 0).sum()),
+                smallest_gap=least, mean_gap=float(gaps.mean()), largest_gap=float(gaps.max()),
+                spread=float(self.f.std(correction=0)), noise_std=self.noise_std,
                 pulls_to_tell=2*(self.noise_std/least)**2 if least else math.inf)
 
-# %% ../nbs/08_rewards.ipynb #0d7bad25
+# %% ../nbs/08_rewards.ipynb #22ee818f
 @patch
 def state(self:Environment)->dict:
     "What is needed to go on later, fit for JSON."
     counts = {str(a): int(self.counts[a]) for a in self.counts.nonzero()[:, 0].tolist()}
-    return dict(version=1, key=list(self.key), counts=counts, noise=self.noise, noise_std=self.noise_std, rewards=array_hash(self.f.numpy()))
+    return dict(version=1, key=list(self.key), counts=counts, noise=self.noise, noise_std=self.noise_std,
+                rewards=array_hash(self.f.numpy()))
 
 @patch
 def restore(self:Environment,
@@ -451,13 +476,15 @@ def restore(self:Environment,
     "Go on where `state` was taken; refuses the state of another environment."
     try:
         same = dict(version=1, noise=self.noise, noise_std=self.noise_std, rewards=array_hash(self.f.numpy()))
-        if wrong := [k for k, v in same.items() if state[k] != v]: raise ValueError(f"other {', '.join(wrong)}")
+        if wrong := [k for k, v in same.items() if state[k] != v]:
+            raise ValueError(f"other {', '.join(wrong)}")
         key, counts = tuple(state["key"]), torch.zeros_like(self.counts)
         for k in key: check_number("key", k, whole=True)
         for a, c in state["counts"].items():
             check_number("count", c, 1, whole=True)
             counts[self._arms(int(a))] = c
         if len(key) != 2 or max(key) >= 2**64: raise ValueError(f"key {key}")
-    except (KeyError, TypeError, AttributeError, ValueError) as e: raise ValueError(f"not the state of this environment: {e}") from e
+    except (KeyError, TypeError, AttributeError, ValueError) as e:
+        raise ValueError(f"not the state of this environment: {e}") from e
     self.key, self.counts = key, counts
     return self

@@ -68,17 +68,22 @@ def test_labels_are_met_and_mean_is_exact(method):
     assert_close(sample_reward(X, rng(1), dataclasses.replace(o, kind="mean"), evidence=E), mean, rtol=0, atol=1e-7)
 
 
-@pytest.mark.parametrize("method", ["exact", "features"])
-def test_prior_variances(method):
-    "Over many draws with labels from the prior the variances are those of the kernel, also with a coarse feature map"
-    X, o, S = mixed(9), RewardOptions(method=method, degree=1, count=1, labels="prior", scale=2.), 4000
-    K = 2*gntk(X)
-    E = Evidence(X[:1], torch.zeros(1, dtype=torch.float64), torch.tensor([0]))
-    f = sample_reward(X, rng(0), o, evidence=E, samples=S)
-    exact = (K - K[:, :1] @ K[:1]/K[0, 0]).diagonal()
-    # the features keep prior variances, and the update moves them by the covariance with graph 0, which they approximate
-    slack = 0. if method == "exact" else 2*float(2*rewards.GNTKFeatures(4, 2, 1).gap(X).max())
-    assert ((f.var(0) - exact).abs() <= 5*exact*math.sqrt(2/S) + slack + 1e-6).all()
+@pytest.mark.parametrize("method, noise", list(itertools.product(["exact", "features"], [0., 0.3])))
+def test_covariance_of_each_route(method, noise):
+    "The covariance is what the two displayed formulas say, for the features with their error"
+    X, S, scale = mixed(9), 6000, 2.
+    o = RewardOptions(method=method, degree=1, count=1, scale=scale, label_noise=noise)
+    F = rewards.GNTKFeatures(4, 2, 1)
+    K = gntk(X)
+    prior = scale*(K if method == "exact" else F(X) @ F(X).T + F.gap(X).diag())
+    assert_close(prior.diagonal(), scale*K.diagonal())
+    move = torch.eye(9, dtype=torch.float64)
+    A = scale*K[:, 0]/(scale*K[0, 0] + noise)
+    move[:, 0] -= A
+    C = move @ prior @ move.T + noise*A[:, None]*A
+    f = sample_reward(X, rng(0), o, evidence=Evidence(X[:1], [0.7], torch.tensor([0])), samples=S) - 0.7*A
+    v = C.diagonal()
+    assert ((f.T @ f/S - C).abs() <= 5*((v[:, None]*v + C**2)/S).sqrt() + 1e-6).all()
 
 
 def test_scale():
@@ -168,6 +173,8 @@ def test_save_and_load(tmp_path):
         bad["checksum"] = np.frombuffer(rewards.array_hash(*(bad[k] for k in keys)).encode(), np.uint8)
         np.savez(file, **bad)
         with pytest.raises(ValueError, match=said): Dataset.load(file)
+    np.savez(file, **{**parts, "f": parts["f"] + 1})
+    with pytest.raises(ValueError, match="checksum"): Dataset.load(file)
     np.savez(file, **{k: v for k, v in parts.items() if k != "labels"})
     with pytest.raises(ValueError, match="labels"): Dataset.load(file)
     with pytest.raises(FileNotFoundError): Dataset.load(tmp_path/"none.npz")
@@ -214,7 +221,9 @@ def test_pause_and_resume(noise):
     assert [other.pull(a) for a in schedule[25:]] == paid[25:] and other.state() == whole.state()
     assert other.total_regret == whole.total_regret
     bound = {"normal": math.inf, "uniform": math.sqrt(3), "rademacher": 1}[noise]
-    assert max(abs(y - float(whole.f[a])) for a, y in zip(schedule, paid)) <= 0.1*bound + 1e-12
+    e = (bandit(noise=noise).pull([0]*2000) - whole.f[0]).numpy()/0.1
+    assert np.abs(e).max() <= bound + 1e-9 and abs(e.mean()) < 5/math.sqrt(2000)
+    assert abs((e**2).mean() - 1) <= 5*(e**2).std()/math.sqrt(2000) + 1e-9
 
 
 def test_refusals_leave_the_state():
@@ -234,6 +243,11 @@ def test_refusals_leave_the_state():
                                        (dict(rng=None), "Generator")])
 def test_environment_refuses(bad, said):
     with pytest.raises(ValueError, match=said): bandit(**bad)
+
+
+@pytest.mark.parametrize("f", [[0., 1., math.nan], [0., 1., math.inf], [0., 1.], [[0., 1., 2.]], 3.])
+def test_environment_refuses_rewards(f):
+    with pytest.raises(ValueError, match="expected (finite|one) reward"): Environment(mixed(3), f, rng=rng(0))
 
 
 def test_unknown():
