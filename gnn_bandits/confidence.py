@@ -7,7 +7,7 @@ __all__ = ['PENDING', 'RIDGES', 'NOISES', 'check_positive', 'check_arms', 'check
            'FeaturePosterior', 'squared_gradients', 'DiagonalPosterior', 'beta', 'epsilon', 'sharp_beta', 'rkhs_sphere',
            'subgaussian', 'clopper_pearson']
 
-# %% ../nbs/06_confidence.ipynb #4a100d34
+# %% ../nbs/06_confidence.ipynb #3ed429cd
 import copy, math
 from numbers import Integral, Real
 
@@ -17,15 +17,13 @@ from fastcore.basics import patch
 from scipy.special import betaincinv
 from torch import Tensor
 
-from .core import check_rng
+from .core import check_number, check_rng
 from .graphs import GraphDomain
 
-# %% ../nbs/06_confidence.ipynb #2422fd84
+# %% ../nbs/06_confidence.ipynb #f5b6aaf0
 def check_positive(**values):
     "Refuse numbers that are not finite and above zero; the keyword is the name in the message."
-    for name, v in values.items():
-        if isinstance(v, bool) or not isinstance(v, Real) or not 0 < v < math.inf:
-            raise ValueError(f"expected {name} to be a finite number above zero, got {name}={v!r}")
+    for name, v in values.items(): check_number(name, v, above=True)
 
 def _plain(
     values, # A number, a list, an array or a tensor

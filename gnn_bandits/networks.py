@@ -6,7 +6,7 @@
 __all__ = ['PIECE', 'NODES', 'layer_scales', 'forward', 'mirror', 'unmirror', 'LazyNet', 'LazyGNN', 'LazyNN', 'node_factors',
            'gram_by_graphs', 'gram_by_nodes', 'spread', 'layer_gram']
 
-# %% ../nbs/03_networks.ipynb #aa3cb506
+# %% ../nbs/03_networks.ipynb #3432153a
 import math
 
 import numpy as np
@@ -14,7 +14,7 @@ import torch
 from fastcore.basics import patch
 from torch import Tensor
 
-from .core import check_rng, torch_generator
+from .core import check_number, check_rng, torch_generator
 from .graphs import GraphDomain
 from .ntk import check_layers
 
@@ -53,11 +53,7 @@ def unmirror(
         same = same and torch.equal(W[:h, :h], W[h:, h:]) and not (W[:h, h:].any() or W[h:, :h].any())
     return [first[:h], *(W[:h, :h]/math.sqrt(2) for W in hidden), last[:, :h]] if same else None
 
-# %% ../nbs/03_networks.ipynb #bd657853
-def _positive(name, value, least=1):
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise ValueError(f"expected {name} to be an integer, at least {least}, got {value!r}")
-
+# %% ../nbs/03_networks.ipynb #cc19b4da
 class LazyNet:
     "Weights of the paper's network; subclasses say what it is fed."
     def __init__(self,
@@ -70,7 +66,7 @@ class LazyNet:
         dtype:torch.dtype=torch.float32, # Precision of the weights and of everything computed from them
         device:str="cpu", # Where the weights live
     ):
-        check_rng(rng), check_layers(L), _positive("m", m, 2)
+        check_rng(rng), check_layers(L), check_number("m", m, 2, whole=True)
         if symmetric and m % 2: raise ValueError(f"expected an even width, got {m=}; or set symmetric=False")
         if dtype not in (torch.float32, torch.float64):
             raise ValueError(f"expected dtype torch.float32 or torch.float64, got {dtype!r}")
@@ -87,7 +83,7 @@ class LazyNet:
         if X.d != self.d: raise ValueError(f"expected features of dimension {self.d}, got {X.d}")
         return X.h.to(self.device, self.dtype)
 
-# %% ../nbs/03_networks.ipynb #87aaef98
+# %% ../nbs/03_networks.ipynb #8851fce3
 class LazyGNN(LazyNet):
     "The paper's graph network: the mean of one network over the nodes of a graph."
     def __init__(self,
@@ -101,7 +97,7 @@ class LazyGNN(LazyNet):
         dtype:torch.dtype=torch.float32, # Precision
         device:str="cpu", # Where the weights live
     ):
-        _positive("d", d)
+        check_number("d", d, 1, whole=True)
         if average not in ("nodes", "padded"):
             raise ValueError(f"expected average to be 'nodes' or 'padded', got {average!r}")
         self.d, self.average = d, average
@@ -115,7 +111,7 @@ class LazyGNN(LazyNet):
         counts = X.sizes if self.average == "nodes" else torch.full_like(X.sizes, X.N)
         return h, counts.to(h)
 
-# %% ../nbs/03_networks.ipynb #6753b4a7
+# %% ../nbs/03_networks.ipynb #57f36700
 class LazyNN(LazyNet):
     "The network that ignores the graph: one long vector of all node features, scaled to length one."
     def __init__(self,
@@ -129,7 +125,7 @@ class LazyNN(LazyNet):
         dtype:torch.dtype=torch.float32, # Precision
         device:str="cpu", # Where the weights live
     ):
-        _positive("d", d), _positive("N", N)
+        check_number("d", d, 1, whole=True), check_number("N", N, 1, whole=True)
         self.d, self.N = d, N
         super().__init__(N*d, m, L, rng=rng, symmetric=symmetric, dtype=dtype, device=device)
     shape = staticmethod(lambda X: (X.d, X.N))

@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['READINGS', 'ADAM', 'check_history', 'History', 'every_pull', 'distinct_arms', 'Batch', 'pack', 'full_batch',
-           'loss_gradient_', 'check_number', 'check_count', 'flatness', 'StopRule', 'Descent', 'Trained', 'finish',
-           'gradient_descent', 'descent_filter', 'linear_losses', 'LinearFit', 'check_stable', 'stopping_step',
-           'linearized_fit', 'AdamOptions', 'stop_reason', 'adam', 'Schedule']
+           'loss_gradient_', 'flatness', 'StopRule', 'Descent', 'Trained', 'finish', 'gradient_descent',
+           'descent_filter', 'linear_losses', 'LinearFit', 'check_stable', 'stopping_step', 'linearized_fit',
+           'AdamOptions', 'stop_reason', 'adam', 'Schedule']
 
-# %% ../nbs/07_training.ipynb #834f4299
+# %% ../nbs/07_training.ipynb #e2cbad05
 import copy, math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .core import check_rng
+from .core import check_number, check_rng
 from .graphs import GraphDomain
 from .networks import LazyNet, node_factors
 
@@ -112,19 +112,7 @@ def loss_gradient_(
     for (delta, a), g in zip(factors, grads): torch.mm((delta*scale).T, a, out=g)
     return float(batch.weight @ gap.square())
 
-# %% ../nbs/07_training.ipynb #e1b0fa24
-def check_number(name, value, least, strict=False):
-    "Refuse what is not a finite number, or is below `least` (or equal to it, when `strict`)."
-    good = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and math.isfinite(value)
-    if not good or value < least or (strict and value == least):
-        raise ValueError(f"expected {name} to be a number {'above' if strict else 'from'} {least}, got {value!r}")
-
-def check_count(name, value):
-    "Refuse what is not a positive integer."
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"expected {name} to be a positive integer, got {value!r}")
-
-# %% ../nbs/07_training.ipynb #613f1a25
+# %% ../nbs/07_training.ipynb #e0ae7592
 READINGS = ("text", "printed", "released")
 
 def flatness(
@@ -147,7 +135,7 @@ class StopRule:
     reading:str="text" # What flat means, one of `READINGS`
     def __post_init__(self):
         if self.reading not in READINGS: raise ValueError(f"expected one of {READINGS}, got {self.reading!r}")
-        for name in ("loss", "flat"): check_number(name, getattr(self, name), 0)
+        for name in ("loss", "flat"): check_number(name, getattr(self, name))
     def first(self, losses):
         "Index of the first loss at which to stop and the reason; None twice if there is none."
         small, flat = np.asarray(losses) <= self.loss, flatness(losses, self.reading) <= self.flat
@@ -155,7 +143,7 @@ class StopRule:
         i = int(np.argmax(small | flat))
         return i, "loss" if small[i] else "flat"
 
-# %% ../nbs/07_training.ipynb #a83725fc
+# %% ../nbs/07_training.ipynb #0c70530c
 @dataclass(frozen=True)
 class Descent:
     "The paper's gradient descent."
@@ -165,8 +153,8 @@ class Descent:
     stop:StopRule|None=None # Stop earlier; the paper's analysis does not
     distinct:bool=True # Train on distinct arms, weighted: the same steps for less work
     def __post_init__(self):
-        check_number("lam", self.lam, 0), check_number("C", self.C, 0, strict=True)
-        if self.J != math.inf: check_count("J", self.J)
+        check_number("lam", self.lam), check_number("C", self.C, above=True)
+        if self.J != math.inf: check_number("J", self.J, 1, whole=True)
         elif self.stop is not None: raise ValueError("expected a finite J beside a stopping rule, got J=inf")
     def rate(self, L):
         "Learning rate times width, C/(L+λ)."
@@ -296,7 +284,7 @@ def linearized_fit(
     loss = float(((1 - kappa*phi)**2 + lam*kappa*phi**2) @ b**2) + history.floor
     return LinearFit(columns @ (root*(Q @ (phi*b))), J, reason, loss, math.sqrt(float((kappa*phi**2) @ b**2)))
 
-# %% ../nbs/07_training.ipynb #f3b19a57
+# %% ../nbs/07_training.ipynb #930f84f3
 @dataclass(frozen=True)
 class AdamOptions:
     "The paper's practical training."
@@ -306,8 +294,8 @@ class AdamOptions:
     stop:StopRule|None=StopRule() # When to stop before that
     distinct:bool=False # One row for each distinct arm, weighted, instead of one for each pull
     def __post_init__(self):
-        check_number("lr", self.lr, 0, strict=True), check_count("max_steps", self.max_steps)
-        if self.batch is not None: check_count("batch", self.batch)
+        check_number("lr", self.lr, above=True), check_number("max_steps", self.max_steps, 1, whole=True)
+        if self.batch is not None: check_number("batch", self.batch, 1, whole=True)
 
 ADAM = {"text": AdamOptions(), "printed": AdamOptions(stop=StopRule(reading="printed")),
         "released": AdamOptions(stop=StopRule(reading="released")),
@@ -356,16 +344,16 @@ def adam(
     for W in weights: W.grad = None
     return finish(net, weights, losses, steps, reason)
 
-# %% ../nbs/07_training.ipynb #8af00345
+# %% ../nbs/07_training.ipynb #20e6fe94
 @dataclass(frozen=True)
 class Schedule:
     "Train after every pull at first, then once in a while."
     first:int=100 # T₁: up to here after every pull
     every:int=20 # T_B: from here on once in so many pulls
     def __post_init__(self):
-        if self.first != 0: check_count("first", self.first)
-        check_count("every", self.every)
+        if self.first != 0: check_number("first", self.first, 1, whole=True)
+        check_number("every", self.every, 1, whole=True)
     def __call__(self, t:int)->bool:
         "Whether to train after pull number `t`, counted from 1."
-        check_count("t", t)
+        check_number("t", t, 1, whole=True)
         return t <= self.first or (t - self.first) % self.every == 0
