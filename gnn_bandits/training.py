@@ -344,14 +344,14 @@ def adam(
     for W in weights: W.grad = None
     return finish(net, weights, losses, steps, reason)
 
-# %% ../nbs/07_training.ipynb #20e6fe94
+# %% ../nbs/07_training.ipynb #45eb2180
 @dataclass(frozen=True)
 class Schedule:
     "Train after every pull at first, then once in a while."
     first:int=100 # T₁: up to here after every pull
     every:int=20 # T_B: from here on once in so many pulls
     def __post_init__(self):
-        if self.first != 0: check_number("first", self.first, 1, whole=True)
+        check_number("first", self.first, whole=True)
         check_number("every", self.every, 1, whole=True)
     def __call__(self, t:int)->bool:
         "Whether to train after pull number `t`, counted from 1."
