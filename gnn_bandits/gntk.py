@@ -155,7 +155,7 @@ def gntk(
         K[r.stop:, r] += rest.T
     return K
 
-# %% ../nbs/02_gntk.ipynb #06379064
+# %% ../nbs/02_gntk.ipynb #a7c91a94
 def same_size(X, graphs):
     "Groups of graphs of one size s, at most `graphs(s)` at a time: their numbers and their (g, s, d) features."
     for s in X.sizes.unique().tolist():
@@ -172,14 +172,14 @@ def gntk_diag(
     check_layers(L)
     check_dtype(dtype)
     k, weight = torch.empty(len(X), dtype=dtype), node_weights(X, average).to(dtype)
-    work = k.new_empty(4, SIDE*SIDE)
-    for idx, h in same_size(X, lambda s: SIDE*SIDE//(s*s)):
-        g, s, _ = h.shape
-        if s > SIDE: k[idx] = gntk(X[idx], L=L, average=average, dtype=dtype)[0]
-        else:
-            h = torch.nn.functional.normalize(h, dim=2).to(dtype)
-            u = unit_cosines(h, h, work[0, :g*s*s].view(g, s, s))
-            k[idx] = kernel_(u, L, work[1:]).sum((1, 2))*weight[idx]**2
+    def fill(group):
+        idx, h = group
+        g, t, _ = h.shape
+        if t > SIDE: return k.index_copy_(0, idx, gntk(X[idx], L=L, average=average, dtype=dtype).diagonal())
+        h, work = torch.nn.functional.normalize(h, dim=2).to(dtype), k.new_empty(4, g*t*t)
+        u = unit_cosines(h, h, work[0].view(g, t, t))
+        k[idx] = kernel_(u, L, work[1:]).sum((1, 2))*weight[idx]**2
+    for _ in in_threads(fill, same_size(X, lambda t: SIDE*SIDE//(t*t))): pass
     return k
 
 # %% ../nbs/02_gntk.ipynb #fa89a358

@@ -7,7 +7,7 @@ __all__ = ['PAPER', 'CODE', 'MOST_EVALUATIONS', 'MOST_GRAPHS', 'MOST_FEATURES', 
            'check_rewards', 'Evidence', 'cholesky', 'draw_evidence', 'exact_prior', 'feature_prior', 'sampling_method',
            'condition', 'sample_reward', 'DatasetSpec', 'array_hash', 'Dataset', 'dataset', 'action_set', 'Environment']
 
-# %% ../nbs/08_rewards.ipynb #c568c306
+# %% ../nbs/08_rewards.ipynb #904547c2
 import dataclasses, hashlib, io, json, math, zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ import torch
 from fastcore.basics import patch
 from torch import Tensor
 
-from .core import check_choice, check_number, check_rng, in_threads, split_rng, write_atomically
+from .core import check_choice, check_number, check_rng, split_rng, write_atomically
 from .gntk import GNTKFeatures, check_domains, gntk, harmonic_count, node_weights
 from .graphs import GraphDomain
 from .ntk import check_layers
@@ -121,7 +121,7 @@ def draw_evidence(
         y = cholesky(K, options.label_noise + options.jitter*options.scale) @ y
     return Evidence(pool[arms], y, arms if options.evidence == "inside" else None)
 
-# %% ../nbs/08_rewards.ipynb #64fcd406
+# %% ../nbs/08_rewards.ipynb #1ed29292
 def exact_prior(
     X:GraphDomain, # n distinct graphs
     z:Tensor, # (samples, n) standard normal
@@ -138,7 +138,7 @@ def feature_prior(
     average:str="nodes", # As in `gntk`
 )->Tensor: # (samples, n)
     "Draws whose variances are those of the prior and whose covariances those of the features."
-    diag = torch.cat(list(in_threads(lambda i: features.diag(X[i:i + 64], average), range(0, len(X), 64))))
+    diag = features.diag(X, average)
     out = torch.empty(len(w), len(X), dtype=torch.float64)
     for at, phi in enumerate(features.blocks(X, 1024, average)):
         rows = slice(1024*at, 1024*at + len(phi))

@@ -18,7 +18,7 @@ yaml = pytest.importorskip("yaml")
 pytest.importorskip("sphinx")
 
 ROOT = Path(__file__).resolve().parent.parent
-SEARCH_TERM = "write_atomically"
+SEARCH_TERM = "gntk"
 FLAGS = ("--no-sandbox --headless --disable-gpu --disable-background-networking --disable-component-update "
          "--disable-sync --no-first-run").split()
 
