@@ -14,12 +14,7 @@ from gnn_bandits.ntk import ntk
 from gnn_bandits.spectrum import multiplicity
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def random_gram(n, rank, seed):

@@ -16,13 +16,7 @@ F64 = torch.float64
 rng = np.random.default_rng
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    "Matrices here are tiny: threads would only wait for each other"
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def domain(sizes=(4, 1, 6, 3, 6), d=5, seed=0):

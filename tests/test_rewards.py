@@ -21,13 +21,7 @@ ALL = [RewardOptions(kind=k, labels=y, evidence=e, average=a, method=m, degree=3
                                                    (("nodes", "exact", 0.), ("padded", "features", 0.1)))]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    "Matrices here are tiny: threads would only wait for each other"
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def mixed(n=14, d=4, seed=0, most=6):

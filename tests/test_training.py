@@ -14,13 +14,7 @@ from gnn_bandits.training import (ADAM, READINGS, AdamOptions, Descent, Schedule
                                   loss_gradient_, pack)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    "The matrices here are too small to share."
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
