@@ -1,6 +1,6 @@
 """The documentation site: refusals, links, README, and every page in a real browser.
 
-The browser tests need `chromium` on the PATH and skip without it; with REQUIRE_BROWSER=1 they fail instead."""
+The browser tests need `chromium` (or `google-chrome`) on the PATH and skip without it; with REQUIRE_BROWSER=1 they fail instead."""
 import json
 import os
 import re
@@ -171,7 +171,7 @@ def no_browser(reason):
 def browser():
     try: from playwright.sync_api import sync_playwright
     except ImportError: no_browser("playwright is not installed, so the site was not opened in a browser")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if not chromium: no_browser("no chromium on the PATH, so the site was not opened in a browser")
     with sync_playwright() as p:
         browser = p.chromium.launch(executable_path=chromium, args=FLAGS)
