@@ -342,7 +342,7 @@ class DiagonalPosterior:
         rho, factor = RIDGES[self.ridge](self.lam, self.t + 1)
         return (factor*(self.squares @ (1/(rho + self.total)).to(self.squares.dtype)).double()).sqrt()
 
-# %% ../nbs/06_confidence.ipynb #cacf9f18
+# %% ../nbs/06_confidence.ipynb #3a0d997e
 def beta(
     B:float, # Bound on the RKHS norm of the reward
     sigma:float, # Sub-Gaussian parameter of the noise, the square root of its variance proxy
@@ -356,7 +356,7 @@ def beta(
     eta:float=None, # Its learning rate
     J:int=None, # Its number of steps
 )->float:
-    "Multiplier of the posterior standard deviation, @eq-conf-beta."
+    "Multiplier of the posterior standard deviation in the confidence set of the theorem."
     check_positive(B=B, lam=lam, delta=delta, arms=arms, norm_factor=norm_factor, log_factor=log_factor)
     if not delta < 1: raise ValueError(f"expected delta between 0 and 1, got {delta=}")
     if sigma: check_positive(sigma=sigma)
@@ -373,7 +373,7 @@ def epsilon(
     L:int, # Hidden layers
     C:float=1., # The theorem's unnamed constant
 )->float:
-    "Distance of the trained network from its linearisation, @eq-conf-beta."
+    "Distance of the trained network from its linearisation, as the theorem bounds it."
     check_positive(B=B, lam=lam, m=m, L=L, C=C)
     return C*L**3*(B/(m*lam))**(2/3)*math.sqrt(m*math.log(m))
 

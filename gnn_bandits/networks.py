@@ -18,7 +18,7 @@ from .core import check_number, check_rng, torch_generator
 from .graphs import GraphDomain
 from .ntk import check_layers
 
-# %% ../nbs/03_networks.ipynb #51d7b72a
+# %% ../nbs/03_networks.ipynb #53b5a6ed
 def layer_scales(
     weights:list[Tensor], # (m, D), then (m, m) as often as needed, then (1, m)
 )->list[float]: # One factor for each hidden layer
@@ -30,7 +30,7 @@ def forward(
     x:Tensor, # (n, k, D) inputs; zero rows are padding
     counts:Tensor, # (n,) what to divide each sum over k by
 )->Tensor: # (n,)
-    "The network of @eq-net-gnn as a function of its weights."
+    "Outputs of the graph network as a function of its weights."
     for s, W in zip(layer_scales(weights), weights): x = s*(x @ W.T).relu()
     return (x @ weights[-1].T)[..., 0].sum(1)/counts
 
@@ -193,14 +193,14 @@ def gradients(
         factors = node_factors(self.weights, x, (1/counts)[:, None].expand(x.shape[:2]))
         return torch.cat([(d.mT @ a).flatten(1).to(dtype) for d, a in factors], 1)
 
-# %% ../nbs/03_networks.ipynb #7acbb754
+# %% ../nbs/03_networks.ipynb #38861910
 def gram_by_graphs(
     P:tuple[Tensor, Tensor], # (n, k, q) signals and (n, k, r) activations; zeros as padding
     Q:tuple[Tensor, Tensor], # The same for the other graphs
     same:bool, # Whether Q is P, so that half of the work will do
     memory:int, # Bytes that the outer products may take
 )->Tensor: # (n, n') float64
-    "Left-hand side of @eq-net-inner: outer products summed over each graph's nodes."
+    "Inner products of gradients by graphs: outer products summed over each graph's nodes first."
     (dP, aP), (dQ, aQ) = P, Q
     n, r = len(dP), aP.shape[2]
     K = dP.new_zeros(n, len(dQ), dtype=torch.float64)
@@ -211,7 +211,7 @@ def gram_by_graphs(
         for i in range(0, n, 256): K[i:i + 256, i*same:] += F[i:i + 256] @ G[i*same:].T
     return K.triu() + K.triu(1).T if same else K
 
-# %% ../nbs/03_networks.ipynb #a4ddf303
+# %% ../nbs/03_networks.ipynb #894980b2
 NODES = 512 # Rows of a block of node pairs
 
 def gram_by_nodes(
@@ -221,7 +221,7 @@ def gram_by_nodes(
     same:bool, # Whether Q is P
     block:int=NODES, # Rows of a block; it has up to eight times as many columns
 )->Tensor: # (n, n') float64
-    "Right-hand side of @eq-net-inner: products of inner products, summed over pairs of nodes."
+    "Inner products of gradients by nodes: products of inner products, summed over pairs of nodes."
     (dP, aP), (dQ, aQ), (oP, oQ) = P, Q, owners
     K = dP.new_zeros(int(oP[-1]) + 1, int(oQ[-1]) + 1, dtype=torch.float64)
     member = lambda o: (o == torch.arange(int(o[0]), int(o[-1]) + 1, device=o.device)[:, None]).to(dP.dtype)

@@ -98,13 +98,13 @@ def full_batch(net, X, history):
     "All observations in one batch."
     return pack(net, X, history, np.arange(len(history.y)), len(history.y))[0]
 
-# %% ../nbs/07_training.ipynb #a5f467dd
+# %% ../nbs/07_training.ipynb #76b5e2f2
 def loss_gradient_(
     weights:list[Tensor], # Current parameters
     batch:Batch, # Observations
     grads:list[Tensor], # Overwritten by the gradient of the weighted squared error
 )->float: # The weighted squared error
-    "The first term of @eq-train-loss and its gradient, without autograd."
+    "The mean squared error of a batch and its gradient, without autograd."
     factors = node_factors(weights, batch.x, batch.coef)
     outputs = torch.zeros_like(batch.y).index_add_(0, batch.owner, batch.coef*(factors[-1][1] @ weights[-1][0]))
     gap = outputs - batch.y
@@ -112,14 +112,14 @@ def loss_gradient_(
     for (delta, a), g in zip(factors, grads): torch.mm((delta*scale).T, a, out=g)
     return float(batch.weight @ gap.square())
 
-# %% ../nbs/07_training.ipynb #e0ae7592
+# %% ../nbs/07_training.ipynb #ad48119c
 READINGS = ("text", "printed", "released")
 
 def flatness(
     curve:Sequence[float], # Losses, in order
     reading:str, # One of `READINGS`
 )->np.ndarray: # One number for each loss; infinite where there are too few losses before it
-    "How flat a loss curve is at each of its points: the left-hand side of the second half of @eq-train-stop."
+    "How flat a loss curve is at each of its points, in the sense of one reading of the stopping rule."
     curve = np.asarray(curve, dtype=np.float64)
     out, change = np.full(len(curve), np.inf), np.diff(curve)
     top, base = (np.abs(change), curve[:-1]) if reading == "text" else (change[:-1] - change[1:], change[:-1])
@@ -180,7 +180,7 @@ def finish(net, weights, losses, steps, reason):
     net.weights = weights
     return Trained(net, np.asarray(losses), steps, reason)
 
-# %% ../nbs/07_training.ipynb #01a9a341
+# %% ../nbs/07_training.ipynb #bc6c14a4
 def gradient_descent(
     net:LazyNet, # Graph network or its rival, at θ⁰; not changed
     X:GraphDomain, # All arms
@@ -188,7 +188,7 @@ def gradient_descent(
     y:Sequence[float], # Reward of each pull
     options:Descent, # λ, J, C
 )->Trained: # `losses` has the regularised loss at θ⁰, θ¹, …, so one more than steps
-    "The paper's TrainGNN and TrainNN: full-batch gradient descent on @eq-train-loss."
+    "The paper's TrainGNN and TrainNN: full-batch gradient descent on the regularised squared error."
     arms, y = check_history(arms, y, len(X))
     if options.J == math.inf: raise ValueError("expected a finite number of steps J for a network, got inf")
     history = (distinct_arms if options.distinct else every_pull)(arms, y)
@@ -203,14 +203,14 @@ def gradient_descent(
         for W, W0, g in zip(weights, net.weights, grads): W.lerp_(W0, 2*rate*lam).sub_(g, alpha=rate/net.m)
     return finish(net, weights, losses, j, reason or "steps")
 
-# %% ../nbs/07_training.ipynb #c14d2363
+# %% ../nbs/07_training.ipynb #2465086e
 def descent_filter(
     kappa:Tensor, # (k,) eigenvalues, not negative
     lam:float, # Regularisation λ
     rate:float, # Learning rate times width
     J, # Steps: a number, infinity, or a column of numbers
 )->Tensor: # φ_J(κ), of the shape of `kappa`, with a row for each J if there are several
-    "The filter of @eq-train-filter."
+    "What descent does to each eigenvector of the Gram matrix after a number of steps."
     rho = 2*rate*(kappa + lam)
     J = torch.as_tensor(J, dtype=kappa.dtype)
     near = rho.clamp(max=0.5)
@@ -218,7 +218,7 @@ def descent_filter(
     small = torch.where(near > 0, small, J)                                        # the limit at ρ = 0
     return 2*rate*torch.where(rho < 0.5, small, (1 - (1 - rho)**J)/torch.where(rho > 0, rho, 1))
 
-# %% ../nbs/07_training.ipynb #85c21c06
+# %% ../nbs/07_training.ipynb #f41b1d2d
 def linear_losses(
     kappa:Tensor, # (k,) eigenvalues
     b:Tensor, # (k,) targets in the eigenbasis
@@ -226,7 +226,7 @@ def linear_losses(
     rate:float, # Learning rate times width
     J:Tensor, # (s,) numbers of steps
 )->Tensor: # (s,) regularised losses, without the floor
-    "The loss of the linearised network after given numbers of steps, @eq-train-curve."
+    "The loss of the linearised network after given numbers of steps."
     phi = descent_filter(kappa, lam, rate, J[:, None])
     return ((1 - kappa*phi)**2 + lam*kappa*phi**2) @ b**2
 

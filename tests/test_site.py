@@ -251,7 +251,7 @@ def test_search(browser, built):
     tab.press(".sidebar-search", "Enter")
     tab.wait_for_selector("#search-results li a", timeout=10_000)
     hits = tab.eval_on_selector_all("#search-results li a", "links => links.map(a => a.href)")
-    assert any("core.html" in h for h in hits) and not errors, (hits, errors)
+    assert any("gntk.html" in h for h in hits) and not errors, (hits, errors)
     tab.close()
 
 
