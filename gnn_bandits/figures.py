@@ -52,7 +52,7 @@ def figure_domains(
     table = [dict(N=N, p=p, graphs=n, mean=v.mean(), sd=v.std(ddof=1), least=v.min(), most=v.max()) for (N, p), v in values.items()]
     return table, draw
 
-# %% ../nbs/11_figures.ipynb #d0a992e6
+# %% ../nbs/11_figures.ipynb #5d4ccd78
 def figure_information_gain(
     quick:bool=False, # 100 graphs and steps instead of 400
 )->tuple[list[dict], Callable]: # Table, and a function that draws it on a matplotlib figure
@@ -70,7 +70,7 @@ def figure_information_gain(
         for kernel, N in dict.fromkeys((r["kernel"], r["N"]) for r in table):
             x, y = zip(*((r["T"], r["gain"]) for r in table if (r["kernel"], r["N"]) == (kernel, N)))
             style = "k--" if kernel == "bound" else f"C{(5, 20, 100).index(N)}" + ("-" if kernel == "GNTK" else "-.")
-            ax.plot(x, y, style, label="bound, every $N$" if kernel == "bound" else f"{kernel}, $N={N}$")
+            ax.plot(x, y, style, label="GNTK bound, every $N$" if kernel == "bound" else f"{kernel}, $N={N}$")
         ax.set(xlabel="steps $T$", ylabel=r"information gain $\gamma_T$ (nats)")
         ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
     return table, draw
