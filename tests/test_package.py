@@ -2,10 +2,8 @@
 import json
 import os
 import re
-import statistics
 import subprocess
 import sys
-import time
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -31,17 +29,8 @@ def test_imports_are_light(name):
     module = f"gnn_bandits.{name}" if name else "gnn_bandits"
     run = python(f"import sys, json, {module}; print(json.dumps(sorted({{m.split('.')[0] for m in sys.modules}})))")
     assert run.returncode == 0, run.stderr
-    assert not HEAVY & set(json.loads(run.stdout)), module
-
-
-def test_importing_the_package_costs_less_than_torch():
-    "A ratio within one run: the package alone must stay under one and a half times `import torch`."
-    def seconds(code):
-        start = time.perf_counter()
-        assert python(code).returncode == 0
-        return time.perf_counter() - start
-    torch, ours = ([seconds(f"import {name}") for _ in range(3)] for name in ("torch", "gnn_bandits"))
-    assert statistics.median(ours) < 1.5*statistics.median(torch)
+    heavy = HEAVY | ({"torch", "numpy"} if name is None else set())       # the bare package imports nothing at all
+    assert not heavy & set(json.loads(run.stdout)), module
 
 
 def test_import_does_not_touch_global_random_state():
