@@ -7,7 +7,7 @@ __all__ = ['ALGORITHMS', 'MODELS', 'NETWORKS', 'CHOICES', 'PRESETS', 'RELEASED',
            'Start', 'Options', 'check_options', 'options_for', 'PriorWidth', 'ScaledDiagonal', 'Model',
            'descent_options', 'train', 'counted', 'Policy', 'UCB', 'Thompson', 'plausible', 'Elimination', 'episodes',
            'multiplier', 'slack', 'Algorithm', 'make_algorithm', 'History', 'as_history', 'step', 'run_bandit', 'save',
-           'restore']
+           'restore', 'regret_bound']
 
 # %% ../nbs/09_bandits.ipynb #8306d756
 import io, json, math, time, zipfile
@@ -479,3 +479,17 @@ def restore(
     for a, y in zip(alg.arms[forgotten:], alg.rewards[forgotten:]): alg.model.observe(a, y)
     alg.model.mean, alg.policy.active = torch.from_numpy(data["mean"]), torch.from_numpy(data["active_set"])
     return list(zip(*columns))
+
+# %% ../nbs/09_bandits.ipynb #9efc21a0
+def regret_bound(
+    T:int, # Pulls
+    gain:float, # Maximum information gain of T pulls
+    beta:float, # Multiplier of the confidence sets
+    lam:float, # Noise variance of the posterior
+    B:float, # Norm bound
+    slack:float=0., # ε
+)->float:
+    "The theorem's bound on the regret of phased elimination, with its constants."
+    for name, v in dict(beta=beta, lam=lam, B=B).items(): check_number(name, v, above=True)
+    check_number("T", T, 1, whole=True), check_number("gain", gain), check_number("slack", slack)
+    return 2*B + 8*episodes(T)*(beta*math.sqrt(2*T*gain/math.log1p(1/lam)) + 4*T*slack)
