@@ -45,7 +45,7 @@ def compact(value)->str:
     "Canonical text of plain JSON types."
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
-# %% ../nbs/10_experiments.ipynb #9650141c
+# %% ../nbs/10_experiments.ipynb #6d6d6564
 SPEC_VERSION = 1
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class RunSpec:
         if isinstance(self.data, str): check_choice("data", self.data, tuple(DATASETS))
         data = DATASETS[self.data] if isinstance(self.data, str) else self.data
         if not isinstance(data, DatasetSpec): raise ValueError(f"expected a DatasetSpec or its name, got {data!r}")
-        for name, low in (("arms", 1), ("T", 1), ("seed", 0)): check_number(name, getattr(self, name), low, whole=True)
+        for name in ("arms", "T", "seed"): check_number(name, getattr(self, name), name != "seed", whole=True)
         check_number("noise_std", self.noise_std)
         check_choice("algorithm", self.algorithm, tuple(ALGORITHMS))
         check_choice("model", self.model, MODELS)
@@ -87,7 +87,7 @@ def changes(algorithm, model, options)->tuple:
     new, old = (canonical(options_for(algorithm, model, **g)) for g in (given, {}))
     return tuple((k, v) for k, v in sorted(new.items()) if v != old[k])
 
-# %% ../nbs/10_experiments.ipynb #65f00fb0
+# %% ../nbs/10_experiments.ipynb #51923b61
 @patch
 def to_json(self:RunSpec)->str:
     "Canonical JSON: equal for equal specs, every default written out."
@@ -101,9 +101,8 @@ def from_json(cls:RunSpec,
     "The spec back from its JSON; refuses what it does not know."
     try:
         v = json.loads(text)
-        if isinstance(v.get("version"), int) and v["version"] > SPEC_VERSION:
-            raise ValueError(f"version {v['version']} is newer than this program's {SPEC_VERSION}; upgrade gnn_bandits")
-        if v.pop("version") != SPEC_VERSION: raise ValueError("unknown version")
+        if (found := v.pop("version")) != SPEC_VERSION:
+            raise ValueError(f"version {found}, but this program knows {SPEC_VERSION}; upgrade gnn_bandits")
         data = v.pop("data")
         if isinstance(data, dict): data = DatasetSpec(**data | {"reward": RewardOptions(**data["reward"])})
         return cls(data, **v | {"options": Options(**v["options"])})
@@ -139,7 +138,7 @@ def action_set(self:RunSpec,
     arms, f, _ = action_set(data.domain, data.f, self.arms, self.generator("arms"), self.replace)
     return arms.h.numpy(), arms.sizes.numpy(), f.numpy()
 
-# %% ../nbs/10_experiments.ipynb #0143db46
+# %% ../nbs/10_experiments.ipynb #0e482c13
 def versions()->dict[str, str]:
     "What the numbers of a run may depend on besides its spec."
     from gnn_bandits import __version__
@@ -148,8 +147,9 @@ def versions()->dict[str, str]:
 
 def peak_mb()->float:
     "Largest resident memory this process has had, in MB."
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak/2**20 if sys.platform == "darwin" else peak/2**10
+    status = Path("/proc/self/status")
+    if status.exists(): return int(status.read_text().split("VmHWM:")[1].split()[0])/2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss/(2**20 if sys.platform == "darwin" else 2**10)
 
 @dataclass(frozen=True)
 class Run:
@@ -163,7 +163,7 @@ class Run:
     peak_mb:float # Largest memory of the process until then
     versions:dict # Of the programs
 
-# %% ../nbs/10_experiments.ipynb #c088f4bc
+# %% ../nbs/10_experiments.ipynb #1b09216d
 def start_of(
     spec:RunSpec, # Which run
     domain:GraphDomain, # Its arms
@@ -186,17 +186,20 @@ def play(
     alg = make_algorithm(spec.algorithm, domain, spec.model, rng=spec.generator("policy"), start=start,
                          **dataclasses.asdict(spec.settings))
     history = run_bandit(alg, env, spec.T, progress=progress, checkpoint=checkpoint)
-    return Run(spec, history, env.optimum, float(env.gaps.mean()), time.perf_counter() - began, 0., peak_mb(), versions())
+    seconds = time.perf_counter() - began
+    return Run(spec, history, env.optimum, float(env.gaps.mean()), seconds, 0., peak_mb(), versions())
 
 def run_spec(
     spec:RunSpec, # Which run
     progress:bool=False, # Show a bar
+    data:Dataset|None=None, # Its data set; made if not given
+    checkpoint:str|Path|None=None, # As in `play`
 )->Run:
     "The run that a spec determines, from nothing but the spec."
     with one_thread():
-        h, sizes, f = spec.action_set(dataset(spec.data))
+        h, sizes, f = spec.action_set(data or dataset(spec.data))
         domain = GraphDomain(h, sizes)
-        return play(spec, domain, f, start_of(spec, domain), progress)
+        return play(spec, domain, f, start_of(spec, domain), progress, checkpoint)
 
 # %% ../nbs/10_experiments.ipynb #63dacc8f
 class Damaged(ValueError):
@@ -228,7 +231,7 @@ def unpack(
         raise Damaged(f"{type(e).__name__}: {e}") from e
     return Run(RunSpec.from_json(compact(meta.pop("spec"))), History(**arrays), **meta)
 
-# %% ../nbs/10_experiments.ipynb #8cc2b579
+# %% ../nbs/10_experiments.ipynb #de9ce562
 class Store:
     "A folder of finished runs."
     def __init__(self,
@@ -246,14 +249,20 @@ class Store:
     def partial(self, spec)->Path: return self.path/"partial"/f"{spec.key}.npz"
 
 @patch
+@contextlib.contextmanager
+def writing(self:Store):
+    "Say what it means when a file cannot be written."
+    try: yield
+    except OSError as e:
+        raise OSError(f"cannot write to {self.path}: {e.strerror or e}; what it held before is intact") from e
+
+@patch
 def write(self:Store,
     path:Path, # A file of the store
     data:bytes|str, # Its content
 )->Path:
     "Write one file, whole or not at all."
-    try: return write_atomically(path, data)
-    except OSError as e:
-        raise OSError(f"cannot write to {self.path}: {e.strerror or e}; what it held before is intact") from e
+    with self.writing(): return write_atomically(path, data)
 
 @patch
 def prepare(self:Store):
@@ -284,7 +293,7 @@ def read(self:Store,
     if run.spec.key != path.stem: raise Damaged(f"{path} holds another run, {run.spec.key}; remove it")
     return run
 
-# %% ../nbs/10_experiments.ipynb #ea53b4d7
+# %% ../nbs/10_experiments.ipynb #9e437f6f
 @dataclass(frozen=True)
 class Failure:
     "A run that raised."
@@ -298,15 +307,14 @@ def fail(self:Store,
     failure:Failure, # A run that raised
 )->Path:
     "Keep the record of a failure."
-    text = {"spec": json.loads(failure.spec.to_json()), "error": failure.error, "traceback": failure.traceback.splitlines(),
-            "versions": failure.versions}
-    return self.write(self.failure(failure.spec), json.dumps(text, indent=1) + "\n")
+    values = dataclasses.asdict(failure) | {"spec": json.loads(failure.spec.to_json())}
+    return self.write(self.failure(failure.spec), json.dumps(values, indent=1) + "\n")
 
 @patch
 def failures(self:Store)->list[Failure]:
     "The failures on record."
     found = [json.loads(p.read_text()) for p in sorted(self.path.glob("failed/*.json"))]
-    return [Failure(RunSpec.from_json(compact(v["spec"])), v["error"], "\n".join(v["traceback"]), v["versions"]) for v in found]
+    return [Failure(**v | {"spec": RunSpec.from_json(compact(v["spec"]))}) for v in found]
 
 @patch
 def dataset(self:Store,
@@ -318,8 +326,7 @@ def dataset(self:Store,
         try: return Dataset.load(path)
         except ValueError as e: print(f"making it again: {e}", file=sys.stderr)
     with one_thread(): data = dataset(spec)
-    try: data.save(path)
-    except OSError as e: raise OSError(f"cannot write to {self.path}: {e.strerror or e}; what it held before is intact") from e
+    with self.writing(): data.save(path)
     return data
 
 # %% ../nbs/10_experiments.ipynb #62d968c1
@@ -355,7 +362,7 @@ def table(self:Store,
     by = [c for c in table.columns if c not in (*REGRETS, "mean_gap", "optimum", "key", *TIMINGS)]
     return table.sort_values(by + ["key"], kind="stable", ignore_index=True) if rows else table
 
-# %% ../nbs/10_experiments.ipynb #be9709cc
+# %% ../nbs/10_experiments.ipynb #bc04448e
 @patch
 def curves(self:Store,
     specs:Iterable[RunSpec]|None=None, # Which runs; all if not given
@@ -368,9 +375,9 @@ def curves(self:Store,
     import pandas as pd
     groups, first = {}, {}
     for run in self.runs(specs):
-        fields = flat(run.spec)
-        group, rest = tuple(fields[k] for k in by), {k: v for k, v in fields.items() if k not in ("seed", "data_seed")}
-        if mixed := [k for k, v in rest.items() if first.setdefault(group, rest).get(k, v) != v]:
+        fields = {k: v for k, v in flat(run.spec).items() if k not in ("seed", "data_seed")}
+        group = tuple(fields[k] for k in by)
+        if mixed := [k for k, v in fields.items() if first.setdefault(group, fields)[k] != v]:
             raise ValueError(f"runs of {group} differ in {', '.join(mixed)}; add it to by, or name the specs")
         y = np.asarray(getattr(run.history, value), float)/(run.mean_gap if unit else 1.)
         groups.setdefault(group, []).append((run.spec.seed, run.spec.data.seed, y.cumsum() if cumulate else y))
@@ -378,7 +385,8 @@ def curves(self:Store,
     for group, found in sorted(groups.items()):
         y = np.stack([v for *_, v in sorted(found, key=lambda r: r[:2])])
         se = y.std(0, ddof=1)/len(y)**0.5 if len(y) > 1 else np.full(y.shape[1], np.nan)
-        parts.append(pd.DataFrame(dict(zip(by, group)) | dict(t=np.arange(1, y.shape[1] + 1), mean=y.mean(0), se=se, runs=len(y))))
+        steps = dict(t=np.arange(1, y.shape[1] + 1), mean=y.mean(0), se=se, runs=len(y))
+        parts.append(pd.DataFrame(dict(zip(by, group)) | steps))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
 
 # %% ../nbs/10_experiments.ipynb #524f44a5
@@ -461,7 +469,7 @@ def work(
         except Exception as e: out.append(failure(spec, e))
     return out
 
-# %% ../nbs/10_experiments.ipynb #c7feb404
+# %% ../nbs/10_experiments.ipynb #671e6a9f
 class Here(Executor):
     "Does the work at once, in this process."
     def submit(self, f, /, *args):
@@ -486,7 +494,10 @@ def process_pool(
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     pool = ProcessPoolExecutor(jobs, initializer=settle, initargs=(os.getpid(),), env=threads)
     try: yield pool
-    finally: pool.shutdown(wait=True, kill_workers=True)
+    except BaseException:
+        pool.shutdown(kill_workers=True)
+        raise
+    pool.shutdown()
 
 @contextlib.contextmanager
 def dask_pool(
