@@ -117,12 +117,12 @@ def check_options(
     if o.beta is None and (o.episodes != "doubling" or o.horizon is None):
         raise ValueError("the theorem's beta needs episodes='doubling' and a horizon; or give a number as beta")
 
-# %% ../nbs/09_bandits.ipynb #44a48bdb
+# %% ../nbs/09_bandits.ipynb #1422b29b
 PRESETS = {"paper": Options(),
            "theory": Options(beta=None, explore=0, intersect=0, episodes="doubling", fit="limit", epsilon=None, horizon=500),
            "released": Options(width="diagonal", reading="released")}
 RELEASED = {"GNN-UCB": (.0063, .00125), "NN-UCB": (.0025, .00023), "GNN-PE": (1.44, 7.7e-6), "NN-PE": (6.7, 1.2e-6)}
-TUNED = {} # (algorithm, model) -> λ and β
+TUNED = {"GNN-PE": (1e-3, 1.), "GNN-UCB": (1e-3, 1.), "NN-PE": (1e-3, 1.), "NN-UCB": (1e-3, 1.)} # λ and β, from our own search
 
 def options_for(
     name:str, # A key of `ALGORITHMS`
@@ -140,7 +140,7 @@ def options_for(
     if preset == "released" and name in RELEASED:
         lam, b = RELEASED[name]
         base = replace(base, lam=lam/(base.L + 1), beta=math.sqrt(b*(base.L + 1)/lam))
-    if preset == "paper" and (name, model) in TUNED: base = replace(base, **dict(zip(("lam", "beta"), TUNED[name, model])))
+    if preset == "paper" and name in TUNED: base = replace(base, **dict(zip(("lam", "beta"), TUNED[name])))
     return replace(base, **changes)
 
 # %% ../nbs/09_bandits.ipynb #a396bd2d
