@@ -469,7 +469,7 @@ def work(
         except Exception as e: out.append(failure(spec, e))
     return out
 
-# %% ../nbs/10_experiments.ipynb #671e6a9f
+# %% ../nbs/10_experiments.ipynb #2ad41a71
 class Here(Executor):
     "Does the work at once, in this process."
     def submit(self, f, /, *args):
@@ -480,6 +480,7 @@ class Here(Executor):
 def settle(driver:int):
     "Prepare a worker process: leave Ctrl-C to the driver, end with it."
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tqdm.set_lock(threading.RLock())                                   # its own lock outlives a killed process
     def watch():
         while os.getppid() == driver: time.sleep(1)
         os._exit(1)
@@ -505,7 +506,7 @@ def dask_pool(
 )->Iterator[Executor]:
     "Workers of a Dask cluster."
     Client = optional("distributed", "cluster").Client
-    try: client = Client(address, timeout="10s", set_as_default=False)
+    try: client = Client(address, timeout="5s", set_as_default=False)
     except (OSError, ValueError, TypeError) as e: raise OSError(f"no Dask scheduler at {address}: {e}") from e
     with client:
         try: client.wait_for_workers(1, timeout=30)
