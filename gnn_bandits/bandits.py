@@ -7,7 +7,7 @@ __all__ = ['ALGORITHMS', 'MODELS', 'NETWORKS', 'CHOICES', 'PRESETS', 'RELEASED',
            'Start', 'Options', 'check_options', 'options_for', 'PriorWidth', 'ScaledDiagonal', 'Model',
            'descent_options', 'train', 'counted', 'Policy', 'UCB', 'Thompson', 'plausible', 'Elimination', 'episodes',
            'multiplier', 'slack', 'Algorithm', 'make_algorithm', 'History', 'as_history', 'step', 'run_bandit', 'save',
-           'restore']
+           'restore', 'regret_bound']
 
 # %% ../nbs/09_bandits.ipynb #8306d756
 import io, json, math, time, zipfile
@@ -117,12 +117,12 @@ def check_options(
     if o.beta is None and (o.episodes != "doubling" or o.horizon is None):
         raise ValueError("the theorem's beta needs episodes='doubling' and a horizon; or give a number as beta")
 
-# %% ../nbs/09_bandits.ipynb #44a48bdb
+# %% ../nbs/09_bandits.ipynb #1422b29b
 PRESETS = {"paper": Options(),
            "theory": Options(beta=None, explore=0, intersect=0, episodes="doubling", fit="limit", epsilon=None, horizon=500),
            "released": Options(width="diagonal", reading="released")}
 RELEASED = {"GNN-UCB": (.0063, .00125), "NN-UCB": (.0025, .00023), "GNN-PE": (1.44, 7.7e-6), "NN-PE": (6.7, 1.2e-6)}
-TUNED = {} # (algorithm, model) -> λ and β
+TUNED = {"GNN-PE": (1e-3, 1.), "GNN-UCB": (1e-3, 1.), "NN-PE": (1e-3, 1.), "NN-UCB": (1e-3, 1.)} # λ and β, from our own search
 
 def options_for(
     name:str, # A key of `ALGORITHMS`
@@ -140,7 +140,7 @@ def options_for(
     if preset == "released" and name in RELEASED:
         lam, b = RELEASED[name]
         base = replace(base, lam=lam/(base.L + 1), beta=math.sqrt(b*(base.L + 1)/lam))
-    if preset == "paper" and (name, model) in TUNED: base = replace(base, **dict(zip(("lam", "beta"), TUNED[name, model])))
+    if preset == "paper" and name in TUNED: base = replace(base, **dict(zip(("lam", "beta"), TUNED[name])))
     return replace(base, **changes)
 
 # %% ../nbs/09_bandits.ipynb #a396bd2d
@@ -479,3 +479,17 @@ def restore(
     for a, y in zip(alg.arms[forgotten:], alg.rewards[forgotten:]): alg.model.observe(a, y)
     alg.model.mean, alg.policy.active = torch.from_numpy(data["mean"]), torch.from_numpy(data["active_set"])
     return list(zip(*columns))
+
+# %% ../nbs/09_bandits.ipynb #9efc21a0
+def regret_bound(
+    T:int, # Pulls
+    gain:float, # Maximum information gain of T pulls
+    beta:float, # Multiplier of the confidence sets
+    lam:float, # Noise variance of the posterior
+    B:float, # Norm bound
+    slack:float=0., # ε
+)->float:
+    "The theorem's bound on the regret of phased elimination, with its constants."
+    for name, v in dict(beta=beta, lam=lam, B=B).items(): check_number(name, v, above=True)
+    check_number("T", T, 1, whole=True), check_number("gain", gain), check_number("slack", slack)
+    return 2*B + 8*episodes(T)*(beta*math.sqrt(2*T*gain/math.log1p(1/lam)) + 4*T*slack)

@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['SIDE', 'ntk_of_angle', 'angle_polynomial', 'kernel_', 'unit_cosines', 'node_weights', 'node_runs', 'strip',
-           'check_dtype', 'check_domains', 'gntk', 'same_size', 'gntk_diag', 'permutation_kernel', 'legendre_stack',
-           'harmonic_count', 'legendre_coefficients', 'coordinate_factors', 'harmonics', 'GNTKFeatures']
+           'check_dtype', 'check_domains', 'gntk', 'same_size', 'pair_sums', 'gntk_diag', 'permutation_kernel',
+           'legendre_stack', 'harmonic_count', 'legendre_coefficients', 'coordinate_factors', 'harmonics',
+           'GNTKFeatures', 'lifted_weights']
 
 # %% ../nbs/02_gntk.ipynb #29310ddc
 import math
@@ -155,12 +156,32 @@ def gntk(
         K[r.stop:, r] += rest.T
     return K
 
-# %% ../nbs/02_gntk.ipynb #a7c91a94
+# %% ../nbs/02_gntk.ipynb #b2e914c3
 def same_size(X, graphs):
     "Groups of graphs of one size s, at most `graphs(s)` at a time: their numbers and their (g, s, d) features."
     for s in X.sizes.unique().tolist():
         for idx in (X.sizes == s).nonzero()[:, 0].split(max(1, graphs(s))): yield idx, X.h[idx, :s]
 
+def pair_sums(
+    X:GraphDomain, # Graphs
+    f:Callable, # (cosines, 3 rows of scratch space) to values of the same shape; may overwrite both
+    average:str, # As in `gntk`
+    dtype:torch.dtype, # Or float32
+)->Tensor: # (n,)
+    "Average of `f` over the pairs of nodes of each graph."
+    k, weight = torch.zeros(len(X), dtype=dtype), node_weights(X, average).to(dtype)
+    def fill(group):
+        idx, h = group
+        h, total = torch.nn.functional.normalize(h, dim=2).to(dtype), k.new_zeros(len(idx))
+        for rows in h.split(max(1, SIDE*SIDE//(len(h)*h.shape[1])), dim=1):
+            work = k.new_empty(4, len(h)*rows.shape[1]*h.shape[1])
+            u = unit_cosines(rows, h, work[0].view(len(h), rows.shape[1], h.shape[1]))
+            total += f(u, work[1:]).sum((1, 2))
+        k[idx] = total*weight[idx]**2
+    for _ in in_threads(fill, same_size(X, lambda t: SIDE*SIDE//(t*t))): pass
+    return k
+
+# %% ../nbs/02_gntk.ipynb #e898f933
 def gntk_diag(
     X:GraphDomain, # Graphs
     L:int=2, # Hidden layers
@@ -171,16 +192,7 @@ def gntk_diag(
     check_domains(X)
     check_layers(L)
     check_dtype(dtype)
-    k, weight = torch.empty(len(X), dtype=dtype), node_weights(X, average).to(dtype)
-    def fill(group):
-        idx, h = group
-        g, t, _ = h.shape
-        if t > SIDE: return k.index_copy_(0, idx, gntk(X[idx], L=L, average=average, dtype=dtype).diagonal())
-        h, work = torch.nn.functional.normalize(h, dim=2).to(dtype), k.new_empty(4, g*t*t)
-        u = unit_cosines(h, h, work[0].view(g, t, t))
-        k[idx] = kernel_(u, L, work[1:]).sum((1, 2))*weight[idx]**2
-    for _ in in_threads(fill, same_size(X, lambda t: SIDE*SIDE//(t*t))): pass
-    return k
+    return pair_sums(X, lambda u, work: kernel_(u, L, work), average, dtype)
 
 # %% ../nbs/02_gntk.ipynb #fa89a358
 def permutation_kernel(
@@ -226,44 +238,41 @@ def legendre_coefficients(L, d, R):
     values.flags.writeable = False                    # shared by all who ask again
     return values
 
-# %% ../nbs/02_gntk.ipynb #383e361b
+# %% ../nbs/02_gntk.ipynb #621c9a1c
 def coordinate_factors(
-    t:Tensor, # (n,) coordinate j of each point
-    rho2:Tensor, # (n,) squared length of the first j coordinates
-    j:int, # Dimension, at least 2
+    x:Tensor, # (d, n) unit columns
     D:int, # Largest degree
-)->list[Tensor]: # For each n to D: (D+1-n, n) homogeneous polynomials of degree n, a row for each m
-    "The polynomials in coordinate j that lift harmonics of degree m to degree m + n."
-    alpha = torch.arange(D + 1, dtype=t.dtype)[:, None] + (j - 2)/2
-    square = lambda n: n*(n + 2*alpha - 1)/(4*(n + alpha)*(n + alpha - 1)) if n > 1 else 1/(2 + 2*alpha)
-    b = [None] + [square(n).sqrt() for n in range(1, D + 1)]
-    start = np.cumprod([1.0] + [(j/2 + i)/((j - 1)/2 + i) for i in range(D)])**0.5
-    q = [torch.as_tensor(start, dtype=t.dtype)[:, None].expand(-1, len(t))]
+)->list[Tensor]: # For each n to D: (D+1-n, d-1, n), indexed by the degree m below and the coordinate from the second on
+    "The polynomials in one coordinate that lift harmonics of degree m in those before it to degree m + n."
+    d, m = len(x), torch.arange(D + 1, dtype=x.dtype)[:, None, None]
+    t, rho2 = x[1:], (x*x).cumsum(0)[1:]
+    alpha, top = m + torch.arange(2, d + 1, dtype=x.dtype)[:, None]/2 - 1, m + d/2 - 1
+    square = lambda n: n*(n + 2*alpha - 1)/(4*(n + alpha - 1)*(n + top)) if n > 1 else 0.5/(1 + top)
+    q = [torch.ones_like(t).expand(D + 1, -1, -1)]
     for n in range(D):
         up = t*q[n][:D - n]
-        if n: up -= b[n][:D - n]*rho2*q[n - 1][:D - n]
-        q.append(up/b[n + 1][:D - n])
+        if n: up -= (square(n).sqrt()*(n + top)/(n + alpha))[:D - n]*rho2*q[n - 1][:D - n]
+        q.append(up.div_(square(n + 1).sqrt()[:D - n]))
     return q
 
+# %% ../nbs/02_gntk.ipynb #696d2c13
 def harmonics(
-    z:Tensor, # (n, d) unit rows
+    x:Tensor, # (d, n) unit columns
+    q:list[Tensor], # Their `coordinate_factors`, at least to degree D
     D:int, # Largest degree
 )->list[Tensor]: # For each degree r to D: (M(d, r), n), orthonormal for uniform points on the sphere
     "Spherical harmonics of all degrees up to `D`."
-    x = z.T.contiguous()
-    H = [torch.ones_like(x[:1]), x[:1]][:D + 1] + [x[:0]]*(D - 1)
-    rho2 = x[0]**2
-    for j in range(2, len(x) + 1):
-        rho2 = rho2 + x[j - 1]**2
-        q = coordinate_factors(x[j - 1], rho2, j, D)
-        new = [x.new_empty(harmonic_count(j, r), x.shape[1]) for r in range(D + 1)]
-        for r, rows in enumerate(new):
-            parts = rows.split([len(h) for h in H[:r + 1]])
-            for m, part in enumerate(parts): torch.mul(H[m], q[r - m][m], out=part)
-        H = new
+    d, n = x.shape
+    H = [x.new_ones(1, n)] + [x.new_empty(harmonic_count(d, r), n) for r in range(1, D + 1)]
+    if D: H[1][0] = x[0]*math.sqrt(d)
+    for j in range(2, d + 1):
+        below = [harmonic_count(j - 1, m) for m in range(D + 1)]
+        for r in range(1, D + 1):
+            new = H[r][below[r]:below[r] + sum(below[:r])].split(below[:r])
+            for m, rows in enumerate(new): torch.mul(H[m][:below[m]], q[r - m][m, j - 2], out=rows)
     return H
 
-# %% ../nbs/02_gntk.ipynb #c6fdcbd5
+# %% ../nbs/02_gntk.ipynb #b548f820
 class GNTKFeatures:
     "Explicit features whose products approximate the GNTK: its eigenfunctions up to a degree."
     def __init__(self,
@@ -298,13 +307,14 @@ def __call__(
     out, weight = torch.empty(len(X), len(self), dtype=dtype), node_weights(X, average).to(dtype)
     def fill(group):
         idx, h = group
-        H = harmonics(h.reshape(-1, self.d).to(dtype), self.degree)
+        x = h.reshape(-1, self.d).T.to(dtype).contiguous()
+        H = harmonics(x, coordinate_factors(x, self.degree), self.degree)
         parts = [H[r].view(len(H[r]), *h.shape[:2]).sum(2).mul_(float(self.eigenvalues[r])**0.5) for r in self.kept]
         out[idx] = (torch.cat(parts)*weight[idx]).T
-    for _ in in_threads(fill, same_size(X, lambda s: 2048//s)): pass
+    for _ in in_threads(fill, same_size(X, lambda s: min(2048, 2**25//len(self))//s)): pass
     return out
 
-# %% ../nbs/02_gntk.ipynb #6d8b02d7
+# %% ../nbs/02_gntk.ipynb #9c152f68
 @patch
 def blocks(
     self:GNTKFeatures,
@@ -334,5 +344,55 @@ def gap(
     average:str="nodes", # As in `gntk`
 )->Tensor: # (n,), nonnegative
     "What the features miss on the diagonal; the error of a pair is at most sqrt(gap * gap')."
-    squares = [(f*f).sum(1) for f in self.blocks(X, average=average)]
-    return (self.diag(X, average) - torch.cat(squares)).clamp_(min=0)
+    check_domains(X)
+    terms = torch.tensor([lam*harmonic_count(self.d, r) for r, lam in enumerate(self.eigenvalues)])
+    squares = pair_sums(X, lambda u, _: torch.tensordot(terms, legendre_stack(self.d, self.degree, u), 1), average, torch.float64)
+    return (self.diag(X, average) - squares).clamp_(min=0)
+
+# %% ../nbs/02_gntk.ipynb #87922102
+def lifted_weights(
+    w:Tensor, # (S, M(d, D)) weights of the harmonics of degree D
+    d:int, # Dimension
+    D:int, # Degree, at least 2
+)->list[tuple]: # Degree m below, coordinates as in `coordinate_factors`, (S, coordinates, M(j-1, m)) weights
+    "The weights of one degree, sorted by what the harmonics are products of."
+    parts, counts = [], [[harmonic_count(j, m) for m in range(D + 1)] for j in range(1, d)]
+    for first in range(0, d - 1, 16):
+        run = counts[first:first + 16]
+        for m in range(D):
+            V = w.new_zeros(len(w), len(run), run[-1][m])
+            for row, below in enumerate(run):
+                at = below[D] + sum(below[:m])
+                V[:, row, :below[m]] = w[:, at:at + below[m]]
+            parts.append((m, slice(first, first + len(run)), V))
+    return parts
+
+# %% ../nbs/02_gntk.ipynb #ae51d065
+@patch
+def linear(
+    self:GNTKFeatures,
+    X:GraphDomain, # n graphs
+    w:Tensor, # (S, F) weights
+    average:str="nodes", # As in `gntk`
+)->Tensor: # (S, n)
+    "`w @ self(X).T` for a few rows of weights, without forming the features of the highest degree."
+    check_domains(X)
+    if X.d != self.d: raise ValueError(f"expected graphs with d={self.d} as these features, got d={X.d}")
+    if w.ndim != 2 or w.shape[1] != len(self): raise ValueError(f"expected weights (S, {len(self)}), got {tuple(w.shape)}")
+    D = self.degree if self.degree > 1 and self.degree in self.kept else self.degree + 1    # the one not formed
+    sizes = [harmonic_count(self.d, r) for r in self.kept]
+    scaled = {r: v*float(self.eigenvalues[r])**0.5 for r, v in zip(self.kept, w.double().split(sizes, dim=1))}
+    lifted = lifted_weights(scaled.pop(D), self.d, D) if D in scaled else []
+    out, weight = torch.empty(len(w), len(X), dtype=torch.float64), node_weights(X, average)
+    def fill(group):
+        idx, h = group
+        x = h.reshape(-1, self.d).T.contiguous()
+        q = coordinate_factors(x, self.degree)
+        H = harmonics(x, q, D - 1)
+        f = sum(v @ H[r] for r, v in scaled.items())
+        for m, js, V in lifted:
+            below = V.flatten(0, 1) @ H[m][:V.shape[2]]
+            f += below.view(*V.shape[:2], -1).mul_(q[D - m][m, js]).sum(1)
+        out[:, idx] = f.view(len(w), *h.shape[:2]).sum(2)*weight[idx]
+    for _ in in_threads(fill, same_size(X, lambda s: 1024//s)): pass
+    return out

@@ -207,3 +207,20 @@ def test_refusals(X):
 def test_import_is_light():
     code = "import sys, gnn_bandits.gntk; sys.exit(any(m in sys.modules for m in ('matplotlib', 'networkx', 'jax', 'sklearn')))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("d, L, degree", [(2, 2, 5), (3, 1, 6), (17, 2, 2), (18, 2, 3), (40, 2, 3)])
+def test_linear_is_the_product_with_the_features(d, L, degree):
+    "Also where the coordinates are cut into runs, and where the highest degree is missing"
+    X = GraphDomain.concat([GraphDomain.erdos_renyi(3, N, 0.4, d, np.random.default_rng([d, N])) for N in (1, 4, 6)])
+    F = GNTKFeatures(d, L, degree)
+    w = torch.from_numpy(np.random.default_rng(0).standard_normal((2, len(F))))
+    for average in ("nodes", "padded"): assert_close(F.linear(X, w, average), w @ F(X, average).T, rtol=0, atol=1e-11)
+    assert_close(F.linear(X, w[:1]), F.linear(X, w)[:1], rtol=0, atol=1e-12)
+    assert_close(F(X) @ F(X).T + F.gap(X).diag() - F.diag(X).diag(), (F(X) @ F(X).T).fill_diagonal_(0), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("w", [torch.zeros(5), torch.zeros(1, 3), torch.zeros(1, 1, 5)])
+def test_linear_refuses(w):
+    X = GraphDomain.erdos_renyi(3, 2, 0.4, 4, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="expected weights"): GNTKFeatures(4, 2, 1).linear(X, w)

@@ -10,9 +10,10 @@ import torch
 from torch.testing import assert_close
 
 import gnn_bandits.rewards as rewards
+from gnn_bandits.confidence import NOISES
 from gnn_bandits.gntk import gntk
 from gnn_bandits.graphs import GraphDomain
-from gnn_bandits.rewards import (CODE, DATASETS, NOISES, PAPER, Dataset, DatasetSpec, Environment, Evidence, RewardOptions, action_set,
+from gnn_bandits.rewards import (CODE, DATASETS, PAPER, Dataset, DatasetSpec, Environment, Evidence, RewardOptions, action_set,
                                  dataset, draw_evidence, sample_reward, sampling_method, twins)
 
 rng = np.random.default_rng

@@ -1,0 +1,171 @@
+"What would bore a reader of nbs/09_bandits.ipynb."
+import json, math
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import torch
+
+from gnn_bandits import bandits
+from gnn_bandits.bandits import (ALGORITHMS, MODELS, Options, counted, limit_kernel,
+                                 make_algorithm, options_for, plausible, regret_bound, run_bandit, save, step)
+from gnn_bandits.graphs import GraphDomain
+from gnn_bandits.rewards import Environment, sample_reward
+
+gen = np.random.default_rng
+DOM = GraphDomain.erdos_renyi(25, 5, 0.4, 3, gen(0))
+F = sample_reward(DOM, gen(1))
+SMALL = dict(m=32, explore=4, intersect=8, first=6, every=4, J=40)
+
+def env(f=F, **o): return Environment(DOM, f, rng=gen(2), **o)
+def make(name, model="linearized", **o): return make_algorithm(name, DOM, model, rng=gen(3), **SMALL | o)
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_run_has_its_columns_and_repeats_itself(name, model):
+    h, again = (run_bandit(make(name, model), env(), 12) for _ in range(2))
+    for k, v in h.columns().items():
+        assert v.shape == (12,) and v.dtype == (np.int64 if k in bandits.WHOLE else np.float64)
+        np.testing.assert_array_equal(v, again.columns()[k])
+    gaps = env().gaps.numpy()
+    np.testing.assert_allclose(h.regret, gaps[h.arms], atol=1e-15)
+    best = [h.arms[np.argmax(h.rewards[:t + 1])] for t in range(12)]
+    np.testing.assert_allclose(h.best_observed_regret, gaps[best], atol=1e-15)
+    assert (h.inference_regret >= 0).all() and np.isin(h.inference_regret.round(12), gaps.round(12)).all()
+    assert (h.active >= 1).all() and (h.width > 0).all()
+
+def test_algorithms_made_from_equal_generators_share_arms_while_exploring_and_the_network():
+    a, b = make("GNN-PE"), make("GNN-UCB")
+    assert torch.equal(a.model.start.K, b.model.start.K)
+    ha, hb = (run_bandit(x, env(), 4) for x in (a, b))
+    np.testing.assert_array_equal(ha.arms, hb.arms)
+    np.testing.assert_array_equal(ha.rewards, hb.rewards)
+
+def test_a_shared_start_changes_nothing():
+    own = make("GNN-PE")
+    shared = make("GNN-PE", start=own.model.start)
+    np.testing.assert_array_equal(run_bandit(own, env(), 15).arms, run_bandit(shared, env(), 15).arms)
+
+def test_graph_algorithms_do_not_see_the_order_of_nodes_and_vector_algorithms_do():
+    shuffled = GraphDomain(DOM.h[:, torch.from_numpy(gen(5).permutation(DOM.N))], DOM.sizes) if (DOM.sizes == DOM.N).all() else None
+    assert shuffled is not None
+    torch.testing.assert_close(limit_kernel(DOM, "graph"), limit_kernel(shuffled, "graph"))
+    mixed = GraphDomain(torch.stack([h[torch.from_numpy(gen(i).permutation(DOM.N))] for i, h in enumerate(DOM.h)]), DOM.sizes)
+    torch.testing.assert_close(limit_kernel(DOM, "graph"), limit_kernel(mixed, "graph"))
+    assert not torch.allclose(limit_kernel(DOM, "vector"), limit_kernel(mixed, "vector"), atol=1e-3)
+    runs = [run_bandit(make_algorithm("GNN-UCB", d, "gntk", rng=gen(3), explore=4), Environment(d, F, rng=gen(2)), 20).arms for d in (DOM, mixed)]
+    np.testing.assert_array_equal(*runs)
+
+def test_plausible_is_the_definition():
+    g = gen(7)
+    for _ in range(50):
+        mean, reach, pool = torch.from_numpy(g.standard_normal(9)), torch.from_numpy(g.random(9)), torch.from_numpy(g.random(9) < 0.7)
+        if not pool.any(): continue
+        low = max(float(mean[i] - reach[i]) for i in range(9) if pool[i])
+        want = [bool(pool[i]) and float(mean[i] + reach[i]) + 0.2 >= low for i in range(9)]
+        assert plausible(mean, reach, pool, 0.1).tolist() == want
+
+def test_within_an_episode_the_arms_do_not_depend_on_the_rewards():
+    theory = dict(preset="theory", B=3., sigma=0.05, lam=0.01, horizon=63, explore=0, intersect=0)
+    a, b = make("GNN-PE", "gntk", **theory), make("GNN-PE", "gntk", **theory)
+    for alg, e in (a, env(noise_std=0.05)), (b, env(noise_std=0.05)):
+        for _ in range(31): alg.tell(arm := alg.ask(), e.pull(arm))
+    assert a.active.equal(b.active) and a.episode == 5 and a.model.arms == []
+    arms = []
+    for alg, shift in (a, 0.), (b, 100.):
+        arms.append([])
+        for _ in range(31): arms[-1].append(alg.ask()); alg.tell(arms[-1][-1], shift)
+    assert arms[0] == arms[1]
+
+def test_an_arm_that_left_may_return_before_and_not_after_the_intersection():
+    for intersect, back in (100, True), (1, False):
+        alg = make("GNN-PE", "gntk", explore=0, intersect=intersect, beta=0.5, lam=1e-4)
+        for _ in range(3): alg.tell(0, 1.)
+        out = ~alg.active
+        assert out.any()
+        for _ in range(30): alg.tell(0, -5.)
+        assert bool((alg.active & out).any()) == back
+
+def test_training_follows_the_schedule():
+    h = run_bandit(make("GNN-UCB", "linearized"), env(), 20)
+    assert np.flatnonzero(h.steps > 0).tolist() == [t - 1 for t in range(1, 21) if t <= 6 or (t - 6) % 4 == 0]
+    assert (np.isfinite(h.loss) == (h.steps > 0)).all()
+
+def test_greedy_ucb_pulls_the_largest_mean():
+    alg, e = make("GNN-UCB", "gntk", beta=0., explore=1), env()
+    for _ in range(10):
+        if alg.t >= 1: assert alg.ask() == int(alg.mean.argmax())
+        alg.tell(a := alg.ask(), e.pull(a))
+
+def test_random_is_uniform():
+    arms = [int(make("Random", "gntk").policy.pick(counted((5, 6), t, 0))) for t in range(5)]
+    draws = np.array([counted((5, 6), t, 0).integers(25) for t in range(5000)])
+    assert arms == draws[:5].tolist()
+    chi2 = ((np.bincount(draws, minlength=25) - 200)**2/200).sum()
+    assert abs(chi2 - 24) < 5*math.sqrt(48)
+
+def test_purposes_and_pulls_have_streams_of_their_own():
+    seen = {counted((1, 2), t, p).integers(2**63) for t in range(50) for p in (0, 1)}
+    assert len(seen) == 100
+
+def test_options_survive_json():
+    o = options_for("GNN-PE", preset="theory", horizon=100)
+    assert Options(**json.loads(json.dumps(asdict(o)))) == o
+
+@pytest.mark.parametrize("bad", [dict(lam=0), dict(lam=math.nan), dict(beta=-1), dict(m=0), dict(L=0), dict(explore=-1), dict(every=0), dict(J=0),
+                                 dict(delta=1.), dict(delta=0.), dict(width="x"), dict(ridge="x"), dict(fit="x"), dict(reading="x"), dict(adam="x"),
+                                 dict(episodes="x"), dict(horizon=0), dict(beta=None), dict(epsilon=-1), dict(sigma=math.inf), dict(m=2.5)])
+def test_bad_options_are_refused(bad):
+    with pytest.raises(ValueError): options_for("GNN-PE", **bad)
+
+def test_bad_calls_are_refused_before_anything_happens():
+    alg = make("GNN-PE", "gntk")
+    other = GraphDomain.erdos_renyi(7, 5, 0.4, 3, gen(0))
+    for call in (lambda: run_bandit(alg, env(), 0), lambda: run_bandit(alg, env(), 2.5),
+                 lambda: run_bandit(alg, Environment(other, sample_reward(other, gen(1)), rng=gen(2)), 3),
+                 lambda: make("XX"), lambda: make("GNN-PE", "xx"), lambda: make("GNN-PE", nothing=1), lambda: make("GNN-PE", preset="xx"),
+                 lambda: make_algorithm("GNN-PE", DOM, rng=0), lambda: make("NN-PE", start=make("GNN-PE").model.start),
+                 lambda: make("GNN-PE", "linearized", start=make("GNN-PE", "gntk").model.start),
+                 lambda: make("GNN-PE", "trained", fit="limit"), lambda: alg.tell(25, 0.), lambda: alg.tell(0.5, 0.), lambda: alg.tell(0, math.inf)):
+        with pytest.raises(ValueError): call()
+    assert alg.t == 0 and alg.model.arms == []
+
+def test_a_checkpoint_is_refused_by_another_run_and_left_alone(tmp_path):
+    alg, e, rows, best = make("GNN-PE"), env(), [], None
+    for _ in range(6): row, best = step(alg, e, best); rows.append(row)
+    path = save(alg, e, rows, tmp_path/"run.npz")
+    before = path.read_bytes()
+    for other, world in (make("GNN-UCB"), env()), (make("GNN-PE", lam=0.5), env()), (make("GNN-PE", "gntk"), env()), (make("GNN-PE"), env(F + 1)):
+        with pytest.raises(ValueError, match="cannot go on"): run_bandit(other, world, 12, checkpoint=path)
+        assert other.t == 0 and path.read_bytes() == before
+    with pytest.raises(ValueError, match="more than"): run_bandit(make("GNN-PE"), env(), 3, checkpoint=path)
+    path.write_bytes(before[:200])
+    with pytest.raises(ValueError, match="cannot go on"): run_bandit(make("GNN-PE"), env(), 12, checkpoint=path)
+
+def test_ctrl_c_leaves_a_checkpoint_from_which_the_run_goes_on(tmp_path):
+    path, pulls = tmp_path/"run.npz", []
+    class Interrupted(Environment):
+        def pull(self, arm):
+            if len(pulls) == 7: raise KeyboardInterrupt
+            pulls.append(arm)
+            return super().pull(arm)
+    with pytest.raises(KeyboardInterrupt):
+        run_bandit(make("GNN-TS"), Interrupted(DOM, F, rng=gen(2)), 15, checkpoint=path)
+    np.testing.assert_array_equal(run_bandit(make("GNN-TS"), env(), 15, checkpoint=path).arms, run_bandit(make("GNN-TS"), env(), 15).arms)
+
+def test_savings_now_and_then_do_not_change_the_run(tmp_path):
+    h = run_bandit(make("GNN-TS"), env(), 15, checkpoint=tmp_path/"a.npz", every=0.)
+    np.testing.assert_array_equal(h.rewards, run_bandit(make("GNN-TS"), env(), 15).rewards)
+
+def test_the_bound_grows_with_everything_it_should():
+    base = dict(T=100, gain=5., beta=3., lam=0.1, B=2.)
+    at = regret_bound(**base)
+    for change in (dict(T=200), dict(gain=6.), dict(beta=4.), dict(lam=0.2), dict(B=3.), dict(slack=0.1)):
+        assert regret_bound(**base | change) > at
+    with pytest.raises(ValueError): regret_bound(0, 1., 1., 1., 1.)
+
+def test_elimination_finds_the_optimum_on_an_easy_problem():
+    f = torch.zeros(25, dtype=torch.float64); f[13] = 1.
+    for name in ("GNN-PE", "GNN-UCB", "GNN-TS", "NN-PE", "NN-UCB"):
+        h = run_bandit(make(name, "gntk", lam=1e-4, beta=2.), env(f), 60)
+        assert (h.inference_regret[-10:] == 0).all(), name
