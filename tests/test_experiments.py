@@ -22,7 +22,7 @@ import torch
 
 import gnn_bandits.experiments as experiments
 from gnn_bandits.bandits import ALGORITHMS, Options, options_for
-from gnn_bandits.experiments import Damaged, RunSpec, Store, canonical, cost, flat, grid, pieces, run_spec, sweep
+from gnn_bandits.experiments import Damaged, RunSpec, Store, canonical, cost, flat, grid, pieces, run_spec, sweep, tasks_for
 from gnn_bandits.rewards import DatasetSpec, RewardOptions
 
 ROOT = Path(__file__).parent.parent
@@ -131,18 +131,20 @@ def test_canonical_refuses():
 def test_damage_is_detected_reported_and_redone(reference, tmp_path, capfd):
     shutil.copytree(reference.path, tmp_path/"store")
     store, specs = Store(tmp_path/"store"), tiny_specs()
-    cut, flipped, empty, swapped = specs[0], specs[5], specs[9], specs[12]
+    cut, flipped, empty, swapped, forged = bad = specs[0], specs[5], specs[9], specs[12], specs[14]
     store.file(cut).write_bytes(store.file(cut).read_bytes()[:-1000])
     data = bytearray(store.file(flipped).read_bytes())
     data[len(data)//2] ^= 1
     store.file(flipped).write_bytes(data)
     store.file(empty).write_bytes(b"")
     shutil.copy(store.file(specs[1]), store.file(swapped))
+    with np.load(store.file(forged)) as z: arrays = dict(z)
+    np.savez(store.file(forged), **arrays | {"regret": arrays["regret"] + 1})      # a sound archive with other numbers
     with pytest.raises(Damaged): store.table()
     summary = sweep(specs, store)
-    assert set(summary.damaged) == {s.key for s in (cut, flipped, empty, swapped)} and summary.done == 4
+    assert set(summary.damaged) == {s.key for s in bad} and summary.done == 5
     said = capfd.readouterr().err
-    assert all(f"{s.key}.npz" in said for s in (cut, flipped, empty, swapped)) and said.count("\n") == 4
+    assert all(f"{s.key}.npz" in said for s in bad) and said.count("\n") == 5
     assert text(store) == text(reference)
 
 
@@ -222,6 +224,27 @@ def test_two_jobs_give_the_same_table(reference, tmp_path):
     assert not list(tmp_path.glob("*/.*")) and not list(tmp_path.glob("partial/*"))
 
 
+def test_runs_have_one_thread_and_give_the_others_back(tmp_path, monkeypatch):
+    honest, inside, before = experiments.play, [], torch.get_num_threads()
+    monkeypatch.setattr(experiments, "play", lambda *a, **k: (inside.append(torch.get_num_threads()), honest(*a, **k))[1])
+    torch.set_num_threads(2)
+    try:
+        sweep([SPEC], tmp_path)
+        run_spec(SPEC)
+        assert inside == [1, 1] and torch.get_num_threads() == 2
+        task, = tasks_for([[SPEC]], Store(tmp_path), {SPEC})
+        experiments.work(task)                              # as in a worker, which has no need of the others
+        assert inside == [1, 1, 1]
+    finally: torch.set_num_threads(before)
+
+
+def test_what_another_driver_finished_is_left_out(reference):
+    parts = pieces(tiny_specs())
+    assert list(tasks_for(parts, reference, set())) == []
+    task, = tasks_for(parts, reference, {parts[0][-1]})
+    assert task.specs == (parts[0][-1],)
+
+
 def test_kill_nine_five_times(reference, processes, tmp_path):
     store, left, moments = Store(tmp_path/"store"), [0], random.Random(time.time_ns())
     for _ in range(5):
@@ -241,12 +264,11 @@ def test_kill_nine_with_workers_leaves_no_orphans(reference, tmp_path):
     code = ("import sys; from gnn_bandits.experiments import *; sweep([RunSpec.from_json(s) for s in open(sys.argv[1])], sys.argv[2], jobs=2)")
     (tmp_path/"specs").write_text("\n".join(s.to_json() for s in tiny_specs()))
     store = Store(tmp_path/"store")
-    p = subprocess.Popen([sys.executable, "-c", code, tmp_path/"specs", store.path], env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE)
+    p = subprocess.Popen([sys.executable, "-c", code, tmp_path/"specs", store.path], env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.DEVNULL)
     wait_for(lambda: len(store) >= 2 or p.poll() is not None)
     workers = Path(f"/proc/{p.pid}/task/{p.pid}/children").read_text().split() if sys.platform == "linux" else []
     p.kill()
-    p.communicate()
-    assert p.returncode == -signal.SIGKILL
+    assert p.wait() == -signal.SIGKILL
     wait_for(lambda: not any(Path(f"/proc/{w}").exists() for w in workers))
     sweep(tiny_specs(), store)
     assert text(store) == text(reference)
