@@ -6,14 +6,15 @@
 __all__ = ['SPEC_VERSION', 'PURPOSES', 'TIMINGS', 'REGRETS', 'canonical', 'compact', 'RunSpec', 'changes', 'one_thread',
            'versions', 'peak_mb', 'Run', 'start_of', 'play', 'run_spec', 'Damaged', 'pack', 'unpack', 'Store',
            'Failure', 'flat', 'grid', 'cost', 'group', 'pieces', 'Task', 'failure', 'work', 'Here', 'settle',
-           'process_pool', 'dask_pool', 'outcomes', 'result', 'alone', 'Summary', 'tasks_for', 'sweep']
+           'process_pool', 'dask_pool', 'pool_for', 'outcomes', 'result', 'alone', 'Summary', 'tasks_for', 'sweep']
 
-# %% ../nbs/10_experiments.ipynb #f0b1408e
+# %% ../nbs/10_experiments.ipynb #facf3b99
 import contextlib, dataclasses, hashlib, io, itertools, json, os, platform, resource, signal
 import sys, threading, time, traceback, typing
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
 from pathlib import Path
 
@@ -469,7 +470,7 @@ def work(
         except Exception as e: out.append(failure(spec, e))
     return out
 
-# %% ../nbs/10_experiments.ipynb #671e6a9f
+# %% ../nbs/10_experiments.ipynb #32b50a6b
 class Here(Executor):
     "Does the work at once, in this process."
     def submit(self, f, /, *args):
@@ -480,6 +481,7 @@ class Here(Executor):
 def settle(driver:int):
     "Prepare a worker process: leave Ctrl-C to the driver, end with it."
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    tqdm.set_lock(threading.RLock())                                   # its own lock outlives a killed process
     def watch():
         while os.getppid() == driver: time.sleep(1)
         os._exit(1)
@@ -488,12 +490,12 @@ def settle(driver:int):
 @contextlib.contextmanager
 def process_pool(
     jobs:int, # Processes
-)->Iterator[Executor]:
+)->Iterator[tuple[Executor, int]]: # And how many pieces to keep in flight
     "Workers on this machine."
     from joblib.externals.loky import ProcessPoolExecutor
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     pool = ProcessPoolExecutor(jobs, initializer=settle, initargs=(os.getpid(),), env=threads)
-    try: yield pool
+    try: yield pool, 2*jobs
     except BaseException:
         pool.shutdown(kill_workers=True)
         raise
@@ -502,28 +504,35 @@ def process_pool(
 @contextlib.contextmanager
 def dask_pool(
     address:str, # Of a Dask scheduler
-)->Iterator[Executor]:
+)->Iterator[tuple[Executor, int]]: # And how many pieces to keep in flight
     "Workers of a Dask cluster."
     Client = optional("distributed", "cluster").Client
-    try: client = Client(address, timeout="10s", set_as_default=False)
+    try: client = Client(address, timeout="5s", set_as_default=False)
     except (OSError, ValueError, TypeError) as e: raise OSError(f"no Dask scheduler at {address}: {e}") from e
     with client:
         try: client.wait_for_workers(1, timeout=30)
         except TimeoutError as e: raise OSError(f"the Dask scheduler at {address} has no workers") from e
         pool = client.get_executor(pure=False)
-        try: yield pool
+        try: yield pool, max(32, 2*sum(client.nthreads().values()))
         finally: pool.shutdown(wait=False)
 
-# %% ../nbs/10_experiments.ipynb #af5014e2
+def pool_for(
+    jobs:int, # Processes on this machine
+    scheduler:str|None=None, # Address of a Dask scheduler
+)->Callable: # Opens the pool
+    "Where the work is done."
+    if scheduler: return partial(dask_pool, scheduler)
+    return partial(process_pool, jobs) if jobs > 1 else partial(contextlib.nullcontext, (Here(), 1))
+
+# %% ../nbs/10_experiments.ipynb #31eaab22
 def outcomes(
     tasks:Iterator[Task], # Pieces of work, made when asked for
-    open_pool:Callable, # Context manager of an executor
-    window:int, # Pieces in flight
+    open_pool:Callable, # What `pool_for` returned
 )->Iterator[Run|Failure]:
     "Results as they come."
     flying, broken, more = {}, [], True
     while more:
-        with open_pool() as pool:
+        with open_pool() as (pool, window):
             while more and not broken:
                 try:
                     while len(flying) < window and (task := next(tasks, None)):
@@ -549,7 +558,7 @@ def alone(task)->Iterator[Run|Failure]:
     "The runs of a piece again, each in a process of its own; one that kills its process is a failure."
     for spec, partial in zip(task.specs, task.partial):
         try:
-            with process_pool(1) as pool:
+            with process_pool(1) as (pool, _):
                 yield from pool.submit(work, dataclasses.replace(task, specs=(spec,), partial=(partial,))).result()
         except BrokenExecutor as e: yield failure(spec, e)
 
@@ -586,7 +595,7 @@ def tidy(self:Store,
         with contextlib.suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime > age: path.unlink()
 
-# %% ../nbs/10_experiments.ipynb #e92fa992
+# %% ../nbs/10_experiments.ipynb #96205fdf
 def tasks_for(
     parts:list[list[RunSpec]], # Pieces
     store:Store, # What is there already is left out
@@ -617,9 +626,6 @@ def sweep(
     store.tidy()
     absent, damaged = store.missing(specs)
     if not (todo := absent + damaged): return Summary(skipped=len(specs))
-    open_pool = ((lambda: dask_pool(scheduler)) if scheduler else (lambda: process_pool(jobs)) if jobs > 1
-                 else lambda: contextlib.nullcontext(Here()))
-    window = 32 if scheduler else 1 if jobs == 1 else 2*jobs
     parts, done, failed = pieces(todo), [], []
     weight = {s: cost(s)[1] + cost(s)[0]/len(part) for part in parts for s in part}
     form = "{desc} {percentage:3.0f}%|{bar}| {postfix} [{elapsed}, {remaining} to go]"
@@ -627,7 +633,7 @@ def sweep(
     try:
         store.prepare()
         tasks = tasks_for(parts, store, set(damaged), not scheduler)
-        with one_thread(), bar, contextlib.closing(outcomes(tasks, open_pool, window)) as results:
+        with one_thread(), bar, contextlib.closing(outcomes(tasks, pool_for(jobs, scheduler))) as results:
             for r in results:
                 (failed if isinstance(r, Failure) else done).append(r.spec.key)
                 store.fail(r) if isinstance(r, Failure) else store.add(r)
