@@ -18,7 +18,7 @@ from gnn_bandits.rewards import Environment
 
 ARMS, NODES, FEATURES, WIDTH = 40, 5, 4, 256
 B, SIGMA, LAM, DELTA, HORIZON = 5., 0.05, 0.0025, 0.1, 511
-CASES = ("gntk", 1.), ("linearized", 1.), ("gntk", 0.25) # model, share of the theorem's beta
+CASES = ("gntk", 1.), ("linearized", 1.), ("gntk", 0.1) # model, share of the theorem's beta
 
 def domain():
     "The arms of all runs"
