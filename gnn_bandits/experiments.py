@@ -6,10 +6,11 @@
 __all__ = ['SPEC_VERSION', 'PURPOSES', 'TIMINGS', 'REGRETS', 'canonical', 'compact', 'RunSpec', 'changes', 'one_thread',
            'versions', 'peak_mb', 'Run', 'start_of', 'play', 'run_spec', 'Damaged', 'pack', 'unpack', 'Store',
            'Failure', 'flat', 'grid', 'cost', 'group', 'pieces', 'Task', 'failure', 'work', 'Here', 'settle',
-           'process_pool', 'dask_pool', 'pool_for', 'outcomes', 'result', 'alone', 'Summary', 'tasks_for', 'sweep']
+           'process_pool', 'dask_pool', 'check_cluster', 'pool_for', 'outcomes', 'result', 'alone', 'Summary',
+           'tasks_for', 'sweep']
 
-# %% ../nbs/10_experiments.ipynb #facf3b99
-import contextlib, dataclasses, hashlib, io, itertools, json, os, platform, resource, signal
+# %% ../nbs/10_experiments.ipynb #c4661d60
+import contextlib, dataclasses, hashlib, io, itertools, json, logging, os, platform, resource, signal
 import sys, threading, time, traceback, typing
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
@@ -470,7 +471,7 @@ def work(
         except Exception as e: out.append(failure(spec, e))
     return out
 
-# %% ../nbs/10_experiments.ipynb #32b50a6b
+# %% ../nbs/10_experiments.ipynb #f5656936
 class Here(Executor):
     "Does the work at once, in this process."
     def submit(self, f, /, *args):
@@ -509,12 +510,25 @@ def dask_pool(
     Client = optional("distributed", "cluster").Client
     try: client = Client(address, timeout="5s", set_as_default=False)
     except (OSError, ValueError, TypeError) as e: raise OSError(f"no Dask scheduler at {address}: {e}") from e
+    for name in ("distributed", "distributed.client"):                 # what matters comes back as an exception
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     with client:
         try: client.wait_for_workers(1, timeout=30)
         except TimeoutError as e: raise OSError(f"the Dask scheduler at {address} has no workers") from e
         pool = client.get_executor(pure=False)
+        check_cluster(client, pool)
         try: yield pool, max(32, 2*sum(client.nthreads().values()))
         finally: pool.shutdown(wait=False)
+
+def check_cluster(client, pool):
+    "Refuse a cluster whose scheduler or workers do not have this package."
+    try: pool.submit(versions).result()                                # passes through the scheduler
+    except Exception as e:
+        raise OSError(f"the Dask cluster cannot run gnn_bandits; install it on scheduler and workers ({e})") from e
+    own = versions()
+    for where, found in client.run(versions).items():
+        if wrong := [f"{k} {found[k]}" for k in ("gnn_bandits", "torch", "numpy") if found[k] != own[k]]:
+            raise OSError(f"the Dask worker at {where} has {', '.join(wrong)}, not the versions of this machine")
 
 def pool_for(
     jobs:int, # Processes on this machine
@@ -524,7 +538,7 @@ def pool_for(
     if scheduler: return partial(dask_pool, scheduler)
     return partial(process_pool, jobs) if jobs > 1 else partial(contextlib.nullcontext, (Here(), 1))
 
-# %% ../nbs/10_experiments.ipynb #31eaab22
+# %% ../nbs/10_experiments.ipynb #4f62e374
 def outcomes(
     tasks:Iterator[Task], # Pieces of work, made when asked for
     open_pool:Callable, # What `pool_for` returned
@@ -550,7 +564,7 @@ def outcomes(
 def result(future, task)->list[Run|Failure]:
     "What a piece of work gave, or a failure of all its runs."
     try: return future.result()
-    except CancelledError as e: raise OSError("the scheduler went away") from e
+    except CancelledError as e: raise OSError("the Dask scheduler went away; finished runs are kept") from e
     except BrokenExecutor: raise
     except Exception as e: return [failure(s, e) for s in task.specs]
 
@@ -595,7 +609,7 @@ def tidy(self:Store,
         with contextlib.suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime > age: path.unlink()
 
-# %% ../nbs/10_experiments.ipynb #96205fdf
+# %% ../nbs/10_experiments.ipynb #8d3e39de
 def tasks_for(
     parts:list[list[RunSpec]], # Pieces
     store:Store, # What is there already is left out
@@ -637,7 +651,8 @@ def sweep(
             for r in results:
                 (failed if isinstance(r, Failure) else done).append(r.spec.key)
                 store.fail(r) if isinstance(r, Failure) else store.add(r)
-                if isinstance(r, Failure): tqdm.write(f"run {r.spec.key} failed: {r.error}", file=sys.stderr)
+                if isinstance(r, Failure) and len(failed) <= 5:        # the rest is in the store
+                    tqdm.write(f"run {r.spec.key} failed: {r.error}", file=sys.stderr)
                 bar.set_postfix_str(f"{len(done)}/{len(todo)}" + (f", {len(failed)} failed" if failed else ""), False)
                 bar.update(weight[r.spec])
     except KeyboardInterrupt as e:

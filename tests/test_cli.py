@@ -17,7 +17,7 @@ from gnn_bandits.experiments import grid
 from gnn_bandits.rewards import DatasetSpec
 def specs(quick, seeds, model):
     return grid(data=DatasetSpec(5, .2, 3, n=60), algorithm=["GNN-UCB", "NN-UCB"], model=model or "gntk", arms=20, T=150, seed=range(seeds or 3))
-figures.FIGURES["tiny"] = figures.RunFigure(specs, figures.regret_panels)
+figures.FIGURES["tiny"] = figures.RunFigure(specs, figures.curve_table, figures.draw_performance)
 """
 RUN = ["run", "--algorithm", "GNN-UCB", "--model", "gntk", "--data", "N5_p0.2_d10", "--graphs", "60", "--arms", "20", "--T", "60"]
 
@@ -127,7 +127,7 @@ def test_failed_runs_give_code_1_and_show_tells_why(tmp_path, capsys, monkeypatc
     import gnn_bandits.figures as figures
     from gnn_bandits.rewards import DatasetSpec
     specs = experiments.grid(data=DatasetSpec(5, 0.2, 3, n=60), algorithm=["GNN-UCB", "NN-UCB"], model="gntk", arms=20, T=20)
-    monkeypatch.setitem(figures.FIGURES, "tiny", figures.RunFigure(lambda *a: specs, figures.regret_panels))
+    monkeypatch.setitem(figures.FIGURES, "tiny", figures.RunFigure(lambda *a: specs, figures.curve_table, figures.draw_performance))
     honest = experiments.play
     monkeypatch.setattr(experiments, "play", lambda s, *a, **k: 1//0 if s.algorithm == "NN-UCB" else honest(s, *a, **k))
     argv = ["reproduce", "--figure", "tiny,ntk", "--jobs", "1", "--out", str(tmp_path)]
