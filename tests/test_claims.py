@@ -179,3 +179,28 @@ def test_published_verdicts_follow_the_table(tmp_path):
         writer.writeheader(), writer.writerows(rows)
     assert claims.claim_published_best(tmp_path).verdict == "holds"
     assert claims.claim_published_best(RESULTS).verdict == "does not reproduce"
+
+def test_undecided_looks():
+    "An interval that contains both zero and the margin decides nothing; one that excludes the margin refutes"
+    z = np.linspace(-1, 1, 21)
+    def said(values, **k):
+        look = Look("x", np.asarray(values), **k)
+        return decide(Looks((look,)), holm([claims.p_value(look)]), 0.95).verdict
+    assert said(-0.05 + 0.5*z) == "not testable here" and said(0.01*z) == "does not reproduce" and said(0.01*z - 0.02, margin=0.) == "holds"
+    assert said(0.2*z, claim="within") == "not testable here" and said(-1 + 0.1*z, claim="within") == "does not reproduce"
+
+@pytest.mark.parametrize("name,change,key", [
+    ("coverage.csv", dict(covered="2000", trials="4000", low="0.48", high="0.52"), "coverage-kernel"),
+    ("width_limit.csv", dict(distance="m"), "width-limit"), ("width_limit.csv", dict(distance="1000"), "gram-concentration"),
+    ("taylor_error.csv", dict(remainder="m"), "taylor"), ("taylor_error.csv", dict(distance="m"), "linearisation"),
+    ("taylor_error.csv", dict(movement="m"), "lazy")])
+def test_theory_verdicts_follow_the_tables(tmp_path, name, change, key):
+    "A table that contradicts the claim turns the verdict; `m` stands for a column that grows with the width"
+    test = next(c.test for c in CLAIMS if c.key == key)
+    assert test(RESULTS).verdict == "holds"
+    with (RESULTS/name).open() as f: rows = list(csv.DictReader(f))
+    for i, r in enumerate(rows): r.update({k: str(float(r["m"])*(1 + i % 3/10)) if v == "m" else v for k, v in change.items()})
+    with (tmp_path/name).open("w", newline="") as f:
+        writer = csv.DictWriter(f, rows[0], lineterminator="\n")
+        writer.writeheader(), writer.writerows(rows)
+    assert test(tmp_path).verdict == "does not reproduce"
