@@ -9,7 +9,7 @@ __all__ = ['ALGORITHMS', 'MODELS', 'NETWORKS', 'CHOICES', 'PRESETS', 'RELEASED',
            'multiplier', 'slack', 'Algorithm', 'make_algorithm', 'History', 'as_history', 'step', 'run_bandit', 'save',
            'restore', 'regret_bound']
 
-# %% ../nbs/09_bandits.ipynb #8306d756
+# %% ../nbs/09_bandits.ipynb #3d804aa0
 import io, json, math, time, zipfile
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -21,7 +21,7 @@ from fastcore.basics import patch
 from torch import Tensor
 from tqdm import tqdm
 
-from .confidence import RIDGES, DiagonalPosterior, Posterior, beta, check_arms, epsilon, squared_gradients
+from .confidence import RIDGES, DiagonalPosterior, Posterior, beta, check_arms, distinct_squares, epsilon
 from .core import check_choice, check_number, check_rng, split_rng, write_atomically
 from .gntk import gntk
 from .graphs import GraphDomain
@@ -49,7 +49,7 @@ def limit_kernel(
     x = domain.h.flatten(1)/domain.sizes.double().sqrt()[:, None]
     return ntk((x @ x.T).clamp(-1, 1), L)
 
-# %% ../nbs/09_bandits.ipynb #98242a8c
+# %% ../nbs/09_bandits.ipynb #901d90ff
 class Start:
     "What is fixed before the first pull: the arms, the network at its start, the kernel of all arms."
     def __init__(self,
@@ -66,12 +66,12 @@ class Start:
         self.domain, self.inputs, self.m, self.L = domain, inputs, m, L
         self.net = None if model == "gntk" else NETWORKS[inputs].for_domain(domain, m, L, rng=rng)
         self.K = self.net.tangent_kernel(domain, normalize=True) if self.net else limit_kernel(domain, inputs, L)
-    squares = cached_property(lambda self: squared_gradients(self.net, self.domain))
+    squares = cached_property(lambda self: distinct_squares(self.net, self.domain))
     def __len__(self): return len(self.K)
     def __repr__(self):
         return f"Start({len(self)} arms, {self.inputs}, {self.net or f'infinite width, L={self.L}'})"
 
-# %% ../nbs/09_bandits.ipynb #49d31cbb
+# %% ../nbs/09_bandits.ipynb #8849a290
 @dataclass(frozen=True)
 class Options:
     "What an algorithm can be told. The defaults are the paper's practice."
@@ -84,12 +84,13 @@ class Options:
     explore:int=40 # T₀: pulls at random before anything else
     episodes:str="unit" # Elimination after every pull; "doubling": episodes of 1, 2, 4, … pulls, data discarded
     intersect:int=80 # T₂: from this pull on an eliminated arm stays out
+    begin:int=1 # First pull after which to train; a real network may wait until the random pulls are over
     first:int=100 # T₁: train after every pull up to here
     every:int=20 # T_B: and then once in so many pulls
     fit:str="stopped" # Or "steps", "limit"
     J:int=1000 # Steps of gradient descent, at most
     reading:str="text" # Of the stopping rule
-    adam:str="batched" # How a real network is trained until the rule stops it
+    adam:str="scaled" # How a real network is trained until the rule stops it
     B:float=1. # Norm bound, for the theorem's β and ε
     sigma:float=0.01 # Root of the noise's variance proxy, for the theorem's β
     delta:float=0.1 # Probability of failure, for the theorem's β
@@ -97,7 +98,7 @@ class Options:
     epsilon:float|None=0. # Slack of the elimination; None: the theorem's for a trained network
     def __post_init__(self): check_options(self)
 
-# %% ../nbs/09_bandits.ipynb #a91eb621
+# %% ../nbs/09_bandits.ipynb #3b2e0a00
 CHOICES = dict(width=("exact", "diagonal"), ridge=tuple(RIDGES), episodes=("unit", "doubling"),
                fit=("stopped", "steps", "limit"), reading=READINGS, adam=tuple(ADAM))
 
@@ -108,7 +109,7 @@ def check_options(
     for name, choices in CHOICES.items(): check_choice(name, getattr(o, name), choices)
     check_number("m", o.m, 2, whole=True), check_layers(o.L)
     for name in ("explore", "intersect", "first"): check_number(name, getattr(o, name), whole=True)
-    for name in ("every", "J"): check_number(name, getattr(o, name), 1, whole=True)
+    for name in ("begin", "every", "J"): check_number(name, getattr(o, name), 1, whole=True)
     for name in ("lam", "B", "delta"): check_number(name, getattr(o, name), above=True)
     for name in ("sigma", "beta", "epsilon"):
         if getattr(o, name) is not None: check_number(name, getattr(o, name))
@@ -117,12 +118,12 @@ def check_options(
     if o.beta is None and (o.episodes != "doubling" or o.horizon is None):
         raise ValueError("the theorem's beta needs episodes='doubling' and a horizon; or give a number as beta")
 
-# %% ../nbs/09_bandits.ipynb #1422b29b
+# %% ../nbs/09_bandits.ipynb #ae9a0ac3
 PRESETS = {"paper": Options(),
            "theory": Options(beta=None, explore=0, intersect=0, episodes="doubling", fit="limit", epsilon=None, horizon=500),
            "released": Options(width="diagonal", reading="released")}
 RELEASED = {"GNN-UCB": (.0063, .00125), "NN-UCB": (.0025, .00023), "GNN-PE": (1.44, 7.7e-6), "NN-PE": (6.7, 1.2e-6)}
-TUNED = {"GNN-PE": (1e-3, 1.), "GNN-UCB": (1e-3, 1.), "NN-PE": (1e-3, 1.), "NN-UCB": (1e-3, 1.)} # λ and β, from our own search
+TUNED = {"GNN-PE": (0.1, 1.), "GNN-UCB": (0.01, 1.), "NN-PE": (1e-3, 1.), "NN-UCB": (1e-3, 1.)} # λ and β, from our own search
 
 def options_for(
     name:str, # A key of `ALGORITHMS`
@@ -143,7 +144,7 @@ def options_for(
     if preset == "paper" and name in TUNED: base = replace(base, **dict(zip(("lam", "beta"), TUNED[name])))
     return replace(base, **changes)
 
-# %% ../nbs/09_bandits.ipynb #a396bd2d
+# %% ../nbs/09_bandits.ipynb #685909b2
 class PriorWidth:
     "The diagonal approximation at infinite width: it never learns."
     def __init__(self,
@@ -158,7 +159,8 @@ class ScaledDiagonal(DiagonalPosterior):
         options:Options, # λ and the reading of the ridge
     ):
         self.unit = start.L + 1
-        super().__init__(start.squares, self.unit*options.lam, options.ridge)
+        squares, copies = start.squares
+        super().__init__(squares, self.unit*options.lam, options.ridge, copies)
     std = property(lambda self: DiagonalPosterior.std.fget(self)/math.sqrt(self.unit))
 
 # %% ../nbs/09_bandits.ipynb #3113a0b0
@@ -243,7 +245,7 @@ class UCB(Policy):
     "Pull the arm that could be best: the largest mean plus β widths."
     def pick(self, rng): return int((self.model.mean + self.options.beta*self.model.std).argmax())
 
-# %% ../nbs/09_bandits.ipynb #9b473a82
+# %% ../nbs/09_bandits.ipynb #291bac71
 class Thompson(Policy):
     "Pull the best arm of a draw from the posterior."
     def __init__(self, model, options):
@@ -259,7 +261,7 @@ class Thompson(Policy):
         z = torch.from_numpy(rng.standard_normal(len(self.active)))
         if model.wide is not post: return model.mean + self.options.beta*model.std*z
         g, e = self.factor @ z, torch.from_numpy(rng.standard_normal(len(post.arms)))
-        seen = post.copy().mean_for(g[post.arms] + e*(post.lam/post.counts).sqrt()) if len(post.arms) else 0.
+        seen = post.mean_for(g[post.arms] + e*(post.lam/post.counts).sqrt()) if len(post.arms) else 0.
         return model.mean + self.options.beta*(g - seen)
     def pick(self, rng): return int(self.draw(rng).argmax())
 
@@ -331,7 +333,7 @@ class Algorithm:
         rng = counted(self.key, self.t, 0)
         return int(rng.integers(len(self))) if self.t < self.options.explore else self.policy.pick(rng)
 
-# %% ../nbs/09_bandits.ipynb #c67e23d6
+# %% ../nbs/09_bandits.ipynb #e95d973e
 @patch
 def tell(
     self:Algorithm,
@@ -346,7 +348,8 @@ def tell(
     self.loss, self.steps = math.nan, 0
     doubling, whole = self.options.episodes == "doubling", self.model.kind == "gntk"
     ended = doubling and len(self.model.arms) == 2**self.episode
-    if ended or not doubling and (whole or self.schedule(self.t)):
+    due = whole or self.t >= self.options.begin and self.schedule(self.t)
+    if ended or not doubling and due:
         self.loss, self.steps = train(self.model, counted(self.key, self.t, 1))
     if ended or not doubling: self.policy.learn(self.t)
     if ended:

@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['PENDING', 'RIDGES', 'NOISES', 'check_positive', 'check_arms', 'check_observations', 'Posterior', 'FeaturePosterior',
-           'squared_gradients', 'DiagonalPosterior', 'beta', 'epsilon', 'sharp_beta', 'rkhs_sphere', 'subgaussian',
-           'clopper_pearson']
+           'squared_gradients', 'distinct_squares', 'DiagonalPosterior', 'beta', 'epsilon', 'sharp_beta', 'rkhs_sphere',
+           'subgaussian', 'clopper_pearson']
 
-# %% ../nbs/06_confidence.ipynb #74229500
+# %% ../nbs/06_confidence.ipynb #17c14c4c
 import copy, math
 from numbers import Integral, Real
 
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from .core import check_number, check_rng
 from .graphs import GraphDomain
+from .networks import node_factors, unmirror
 from .infogain import check_gram
 
 # %% ../nbs/06_confidence.ipynb #f5b6aaf0
@@ -158,7 +159,7 @@ def observe(
     for arm, (k, y) in check_observations(arms, rewards, len(self)).items(): self._absorb(arm, k, y)
     return self
 
-# %% ../nbs/06_confidence.ipynb #9d972b14
+# %% ../nbs/06_confidence.ipynb #2cf65cb6
 @patch
 def covariance(
     self:Posterior,
@@ -185,9 +186,9 @@ def mean_for(
     rewards = torch.as_tensor(rewards, dtype=torch.float64)
     if rewards.ndim not in (1, 2) or len(rewards) != len(self.arms):
         raise ValueError(f"expected one row for each of {len(self.arms)} distinct arms, got {rewards.shape}")
-    self._flush()
     weights = (self.counts/self.lam).view(-1, *[1]*(rewards.ndim - 1))
-    return self._H[:len(self.arms)].T @ (weights*rewards)
+    x, q, w = weights*rewards, len(self.arms), self._waiting
+    return self._H[:q].T @ x - self._U[:w].T @ (self._W[:w, :q] @ x)
 
 @patch
 def copy(self:Posterior)->Posterior:
@@ -279,13 +280,35 @@ def squared_gradients(
     for i in torch.arange(len(X)).split(block): out[i] = net.gradients(X[i], dtype).square_().div_(net.m)
     return out
 
-# %% ../nbs/06_confidence.ipynb #36231b4e
+# %% ../nbs/06_confidence.ipynb #1300548a
+def distinct_squares(
+    net, # A `LazyGNN` or `LazyNN`
+    X:GraphDomain, # All arms
+    dtype:torch.dtype=torch.float32, # Of the squares
+    block:int=16, # Arms whose gradients are held at a time
+)->tuple[Tensor, Tensor]: # (n, q) squared gradients over m, (q,) how often each occurs
+    "`squared_gradients` without the copies that a symmetric start makes."
+    h, halves = net.m//2, unmirror(net.weights) is not None
+    cut = lambda v: v[..., :h] if halves and v.shape[-1] == net.m else v
+    x, counts = net.embed(X)
+    coef, shapes = (1/counts)[:, None].expand(x.shape[:2]), [W.shape for W in net.weights]
+    times = [(1 + (halves and rows == net.m))*(1 + (halves and i > 0)) for i, (rows, _) in enumerate(shapes)]
+    sizes = [rows*columns//k for (rows, columns), k in zip(shapes, times)]
+    out = torch.empty(len(X), sum(sizes), dtype=dtype)
+    for i in torch.arange(len(X)).split(block):
+        factors = node_factors(net.weights, x[i], coef[i])
+        parts = [(cut(d).mT @ (cut(a) if j else a)).flatten(1) for j, (d, a) in enumerate(factors)]
+        out[i] = torch.cat(parts, 1).square_().div_(net.m).to(dtype)
+    return out, torch.cat([torch.full((s,), float(k), dtype=dtype) for s, k in zip(sizes, times)])
+
+# %% ../nbs/06_confidence.ipynb #33658c98
 class DiagonalPosterior:
     "The paper's practical width: the matrix of the weights replaced by its diagonal."
     def __init__(self,
         squares, # (n, p) squared features, such as `squared_gradients` gives; kept, not copied
         lam:float, # Ridge parameter
         ridge:str="lam", # Reading of the ridge, one of `RIDGES`
+        copies=None, # (p,) how often each square occurs; once when not given
     ):
         check_positive(lam=lam)
         if ridge not in RIDGES: raise ValueError(f"expected ridge to be one of {list(RIDGES)}, got {ridge!r}")
@@ -296,6 +319,9 @@ class DiagonalPosterior:
         if not 0 <= low <= high < math.inf: raise ValueError(f"expected finite squares >= 0, got {low}..{high}")
         self.squares, self.lam, self.ridge, self.t = squares, float(lam), ridge, 0
         self.total = torch.zeros(squares.shape[1], dtype=torch.float64)
+        self.copies = torch.ones_like(self.total) if copies is None else torch.as_tensor(copies).double()
+        if self.copies.shape != self.total.shape:
+            raise ValueError(f"expected copies of shape {tuple(self.total.shape)}, got {tuple(self.copies.shape)}")
     def __len__(self): return len(self.squares)
     def __repr__(self):
         n, p = self.squares.shape
@@ -313,7 +339,7 @@ class DiagonalPosterior:
     def std(self)->Tensor: # (n,)
         "Widths of all arms; every call reads all n*p squares."
         rho, factor = RIDGES[self.ridge](self.lam, self.t + 1)
-        return (factor*(self.squares @ (1/(rho + self.total)).to(self.squares.dtype)).double()).sqrt()
+        return (factor*(self.squares @ (self.copies/(rho + self.total)).to(self.squares.dtype)).double()).sqrt()
 
 # %% ../nbs/06_confidence.ipynb #3a0d997e
 def beta(

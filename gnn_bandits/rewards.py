@@ -24,7 +24,7 @@ from .gntk import GNTKFeatures, check_domains, gntk, harmonic_count, node_weight
 from .graphs import GraphDomain
 from .ntk import check_layers
 
-# %% ../nbs/08_rewards.ipynb #49c6ff2b
+# %% ../nbs/08_rewards.ipynb #f87ee383
 @dataclass(frozen=True)
 class RewardOptions:
     "Which reward is drawn, and how."
@@ -53,7 +53,7 @@ class RewardOptions:
         if self.degree is not None: check_number("degree", self.degree, whole=True)
 
 PAPER = RewardOptions()
-CODE = RewardOptions(kind="mean", labels="prior", evidence="outside", scale=0.075)
+CODE = RewardOptions(kind="mean", labels="prior", scale=0.075)
 
 # %% ../nbs/08_rewards.ipynb #749f2286
 def twins(

@@ -6,7 +6,7 @@
 __all__ = ['READINGS', 'ADAM', 'check_history', 'History', 'every_pull', 'distinct_arms', 'Batch', 'pack', 'full_batch',
            'loss_gradient_', 'flatness', 'StopRule', 'Descent', 'Trained', 'finish', 'gradient_descent',
            'descent_filter', 'linear_losses', 'LinearFit', 'check_stable', 'stopping_step', 'linearized_fit',
-           'AdamOptions', 'stop_reason', 'adam', 'Schedule']
+           'AdamOptions', 'scaled_rate', 'stop_reason', 'adam', 'Schedule']
 
 # %% ../nbs/07_training.ipynb #e2cbad05
 import copy, math
@@ -284,24 +284,36 @@ def linearized_fit(
     loss = float(((1 - kappa*phi)**2 + lam*kappa*phi**2) @ b**2) + history.floor
     return LinearFit(columns @ (root*(Q @ (phi*b))), J, reason, loss, math.sqrt(float((kappa*phi**2) @ b**2)))
 
-# %% ../nbs/07_training.ipynb #930f84f3
+# %% ../nbs/07_training.ipynb #3f0e0280
 @dataclass(frozen=True)
 class AdamOptions:
     "The paper's practical training."
-    lr:float=1e-3 # Learning rate
+    lr:float|None=1e-3 # Learning rate; None: by the size of the gradient
     max_steps:int=1000 # Steps, at most
     batch:int|None=1 # Graphs a step; None for all
     stop:StopRule|None=StopRule() # When to stop before that
     distinct:bool=False # One row for each distinct arm, weighted, instead of one for each pull
     def __post_init__(self):
-        check_number("lr", self.lr, above=True), check_number("max_steps", self.max_steps, 1, whole=True)
+        check_number("max_steps", self.max_steps, 1, whole=True)
+        if self.lr is not None: check_number("lr", self.lr, above=True)
         if self.batch is not None: check_number("batch", self.batch, 1, whole=True)
 
 ADAM = {"text": AdamOptions(), "printed": AdamOptions(stop=StopRule(reading="printed")),
         "released": AdamOptions(stop=StopRule(reading="released")),
-        "batched": AdamOptions(batch=20, distinct=True)}
+        "batched": AdamOptions(batch=20, distinct=True),
+        "scaled": AdamOptions(lr=None, batch=5, distinct=True)}
 
-# %% ../nbs/07_training.ipynb #e6245923
+# %% ../nbs/07_training.ipynb #a543f67d
+def scaled_rate(
+    net:LazyNet, # At θ⁰
+    X:GraphDomain, # All arms
+    history:History, # Observations
+)->float:
+    "The learning rate at which Adam's first step moves outputs by half the size of the rewards."
+    size = float(net.gradients(X[history.arms[:2]], net.dtype).abs().sum(1).mean())
+    return max(math.sqrt(float(history.weight @ history.y**2)), 1e-12)/(2*size)
+
+# %% ../nbs/07_training.ipynb #ad0d5b8e
 def stop_reason(rule, losses, sums):
     "Whether the last pass ends the training, and why."
     if rule is None: return None
@@ -326,7 +338,8 @@ def adam(
     batches = pack(net, X, history, order, options.batch or len(order))
     weights, losses, sums, steps, reason = [W.clone() for W in net.weights], [], [], 0, None
     for W in weights: W.grad = torch.empty_like(W)
-    grads, optimizer = [W.grad for W in weights], torch.optim.Adam(weights, lr=options.lr, fused=True)
+    lr = options.lr or scaled_rate(net, X, history)
+    grads, optimizer = [W.grad for W in weights], torch.optim.Adam(weights, lr=lr, fused=True)
     while reason is None and (not losses or math.isfinite(losses[-1])):
         total = history.floor
         for i, batch in enumerate(batches):
