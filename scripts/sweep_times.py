@@ -1,4 +1,6 @@
-"""Time one sweep with processes against threads, then all twenty seeds; writes nbs/results/sweep_times.csv.
+"""Time one sweep with processes against threads, then all twenty seeds; adds a pass to nbs/results/sweep_times.csv.
+
+Passes are added, never replaced: on a shared machine they differ, and the table should show it.
 
     python scripts/sweep_times.py [SEEDS_OF_THE_COMPARISON] [SEEDS_OF_THE_LAST_ROW]
 """
@@ -34,8 +36,12 @@ def timed(seeds, processes, threads):
 if __name__ == "__main__":
     few, many = int(sys.argv[1]) if len(sys.argv) > 1 else 5, int(sys.argv[2]) if len(sys.argv) > 2 else 20
     rows = [timed(few, 2, 1), timed(few, 1, 1), timed(few, 1, 2), timed(many, 2, 1)]
-    with open(Path(__file__).parent.parent/"nbs/results/sweep_times.csv", "w") as f:
+    path = Path(__file__).parent.parent/"nbs/results/sweep_times.csv"
+    old = list(csv.DictReader(path.open())) if path.exists() else []
+    number = 1 + max((int(r["pass"]) for r in old), default=0)
+    rows = [{"pass": number} | r for r in rows]
+    with open(path, "w") as f:
         out = csv.DictWriter(f, list(rows[0]), lineterminator="\n")
         out.writeheader()
-        out.writerows(rows)
+        out.writerows(old + rows)
     for row in rows: print(row)
