@@ -6,9 +6,10 @@
 __all__ = ['NEEDS', 'Row', 'missing', 'compare', 'time_turns', 'high_water', 'peak_memory', 'peak_in_own_process', 'unit_vectors',
            'whole_matrix_ntk', 'neural_tangents_ntk', 'nt_peers', 'ntk_row', 'er_arrays', 'networkx_loop', 'as_domain',
            'gntk_row', 'pair_loop', 'loop_row', 'features_row', 'tangent_row', 'domain_gram', 'fresh_posterior',
-           'gain_row', 'posterior_row', 'training_row', 'all_rows', 'machine', 'run_row', 'as_table', 'bench']
+           'gain_row', 'posterior_row', 'training_row', 'bandit_row', 'all_rows', 'machine', 'run_row', 'as_table',
+           'bench']
 
-# %% ../nbs/31_bench.ipynb #7e7b346b
+# %% ../nbs/31_bench.ipynb #12350efb
 import importlib.util, json, math, os, platform, re, subprocess, sys, time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from .bandits import Start, make_algorithm, run_bandit
 from .confidence import Posterior
 from .core import write_atomically
 from .gntk import GNTKFeatures, gntk, gntk_diag
@@ -26,6 +28,7 @@ from .graphs import GraphDomain, erdos_renyi_adjacency
 from .infogain import greedy_gain
 from .networks import LazyGNN, forward
 from .ntk import ntk
+from .rewards import Environment, sample_reward
 from .training import AdamOptions, adam
 
 # %% ../nbs/31_bench.ipynb #f7f1fc92
@@ -286,11 +289,35 @@ def training_row(batch):
     peers = {"autograd, Adam": autograd(), "autograd, Adam(foreach)": autograd(foreach=True), "autograd, Adam(fused)": autograd(fused=True)}
     return Row(f"training, one pass over 100 graphs in steps of {batch}, m=2048, N=20", setup, {"gnn_bandits": ours} | peers, 0.05, {}, 3)
 
-# %% ../nbs/31_bench.ipynb #a87c7bd4
+# %% ../nbs/31_bench.ipynb #8498a473
+def bandit_row(T=500, lam=0.01):
+    "A run of GNN-UCB with and without refactorising."
+    def setup():
+        X = GraphDomain.erdos_renyi(200, 20, 0.2, 10, np.random.default_rng(0))
+        return X, sample_reward(X, np.random.default_rng(1)), Start(X, "graph", "gntk", rng=np.random.default_rng(2))
+    world = lambda X, f: Environment(X, f, rng=np.random.default_rng(3))
+    def ours(data):
+        X, f, start = data
+        make = lambda: make_algorithm("GNN-UCB", X, "gntk", rng=np.random.default_rng(4), start=start, lam=lam, beta=1.)
+        return lambda: run_bandit(make(), world(X, f), T).regret
+    def fresh(data):
+        X, f, start = data
+        first = run_bandit(make_algorithm("Random", X, "gntk", rng=np.random.default_rng(4), start=start), world(X, f), 40).arms.tolist()
+        def run():
+            env, arms, y = world(X, f), [], []
+            for t in range(T):
+                if t >= len(first): mean, sd = fresh_posterior(start.K, arms, torch.tensor(y, dtype=torch.float64), lam)
+                arms.append(first[t] if t < len(first) else int((mean + sd).argmax()))
+                y.append(env.pull(arms[-1]))
+            return env.gaps[arms]
+        return run
+    return Row(f"GNN-UCB, 200 arms, {T} pulls, infinite width", setup, {"gnn_bandits": ours, "refactorised": fresh}, 1e-9, {}, 3)
+
+# %% ../nbs/31_bench.ipynb #10ec29c7
 def all_rows()->list[Row]:
     "Every row of the benchmark."
     return [ntk_row(torch.float32, 1e-3), ntk_row(torch.float64, 1e-7), gntk_row(torch.float32, 1e-3), gntk_row(torch.float64, 1e-7),
-            loop_row(), features_row(), tangent_row(), gain_row(), posterior_row(), training_row(1), training_row(20),
+            loop_row(), features_row(), tangent_row(), gain_row(), posterior_row(), training_row(1), training_row(20), bandit_row(),
             Row("aggregation, 1000 graphs, N=20, d=10", er_arrays,
                 {"gnn_bandits": lambda data: lambda: GraphDomain.from_arrays(*data).h, "networkx loop": networkx_loop}, 1e-12, {})]
 

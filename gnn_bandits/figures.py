@@ -8,7 +8,7 @@ __all__ = ['PAPER_ALGORITHMS', 'FIELDS', 'LABELS', 'LAMS', 'BETAS', 'SIZES', 'SH
            'hyper_specs', 'hyper_table', 'settings_of', 'best_settings', 'draw_hyper', 'performance_specs',
            'draw_performance', 'domain_specs', 'wide_specs', 'draw_domains', 'draw_effect', 'draw_size', 'draw_density',
            'ablation_switches', 'ablation_specs', 'ablation_table', 'gaps_of', 'mean_se', 'draw_ablation',
-           'figure_specs', 'write_csv', 'reproduce_figure']
+           'figure_specs', 'regret_table', 'write_csv', 'reproduce_figure']
 
 # %% ../nbs/11_figures.ipynb #38bd3118
 import csv, io, math
@@ -102,7 +102,7 @@ def digits(
     "Floats shortened, for tables that people read and version control keeps."
     return float(f"{value:.{k - 1}e}") if isinstance(value, float) else value
 
-# %% ../nbs/11_figures.ipynb #7b79925f
+# %% ../nbs/11_figures.ipynb #19230553
 FIELDS = ("N", "p", "d", "arms", "T", "algorithm", "model", "width")
 
 def run_table(
@@ -116,7 +116,7 @@ def run_table(
     for run in store.runs(specs):
         fields, h = flat(run.spec), run.history
         sums = {k: float(getattr(h, k).sum()) for k in REGRETS}
-        half = {f"half_{k.removesuffix('_regret')}": float(getattr(h, k)[:len(h)//2].sum()) for k in REGRETS}
+        half = {f"half_{k.split('_')[0]}": float(getattr(h, k)[:len(h)//2].sum()) for k in REGRETS}
         row = {"panel": panel} | {k: fields[k] for k in (*FIELDS, *more)} | {"reward": fields["reward_kind"], "seed": run.spec.seed}
         rows.append({k: digits(v) for k, v in (row | sums | {"mean_gap": run.mean_gap} | half).items()})
     return rows
@@ -393,7 +393,7 @@ def draw_ablation(
     axes[0].invert_yaxis()
     axes[1].legend(title="policy")
 
-# %% ../nbs/11_figures.ipynb #5ccbad26
+# %% ../nbs/11_figures.ipynb #5fb33d31
 FIGURES = {"ntk": figure_ntk, "domains": figure_domains, "information_gain": figure_information_gain,
            "hyper": RunFigure(hyper_specs, hyper_table, draw_hyper, (8.5, 2.8)),
            "performance": RunFigure(performance_specs, curve_table, draw_performance, (9.5, 3)),
@@ -414,6 +414,16 @@ def figure_specs(
     if seeds is not None: check_number("seeds", seeds, 1, whole=True)
     return FIGURES[name].specs(quick, seeds, model) if isinstance(FIGURES[name], RunFigure) else []
 
+def regret_table(
+    store:Store, # Holds the runs of `performance` and `benchmark`
+    quick:bool=False, # As for the figures
+    seeds:int|None=None, # As for the figures
+    model:str|None=None, # As for the figures
+)->list[dict]:
+    "The runs behind the figures of regret, one row each: what the ledger of claims reads."
+    return [r for panel, name in (("performance", "performance"), ("domains", "benchmark"))
+            for r in run_table(store, figure_specs(name, quick, seeds, model), panel)]
+
 def write_csv(
     path:str|Path, # File to write
     table:list[dict], # Rows with the same keys
@@ -425,7 +435,7 @@ def write_csv(
     rows.writerows(table)
     return write_atomically(path, text.getvalue())
 
-# %% ../nbs/11_figures.ipynb #ff669138
+# %% ../nbs/11_figures.ipynb #40796a0f
 def reproduce_figure(
     name:str, # A key of `FIGURES`
     out:str|Path, # Folder for the picture and the tables
@@ -437,18 +447,17 @@ def reproduce_figure(
     if specs is None: specs = figure_specs(name, quick)
     from matplotlib.figure import Figure
     from matplotlib import rc_context
-    out, figure, image, size, written = Path(out), FIGURES[name], io.BytesIO(), (7.2, 3), []
+    out, figure, image, size = Path(out), FIGURES[name], io.BytesIO(), (7.2, 3)
     if specs:
         store = Store(out/"store") if store is None else store
         sweep(specs, store)
         table, size = figure.table(store, specs), figure.size
         draw = lambda fig: figure.draw(fig, table)
-        if figure.table is curve_table: written = [write_csv(out/f"{name}_runs.csv", run_table(store, specs, name))]
     else: table, draw = figure(quick)
-    written.append(write_csv(out/f"{name}.csv", table))
+    numbers = write_csv(out/f"{name}.csv", table)
     with rc_context():
         use_style()
         fig = Figure(figsize=size)
         draw(fig)
         fig.savefig(image, format="png")
-    return [write_atomically(out/f"{name}.png", image.getvalue()), *written]
+    return [write_atomically(out/f"{name}.png", image.getvalue()), numbers]

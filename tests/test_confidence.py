@@ -183,6 +183,28 @@ def test_weight_space(net):
         assert_close(post.mean, Phi @ solved[:, -1], rtol=1e-8, atol=1e-10)
     assert_close(c.squared_gradients(net, X, torch.float64, block=7), Phi**2)
 
+@pytest.mark.parametrize("L", [1, 2, 3])
+@pytest.mark.parametrize("kind, symmetric", [("graph", True), ("vector", True), ("graph", False)])
+def test_squares_without_their_copies_say_the_same(L, kind, symmetric):
+    X, rng = GraphDomain.erdos_renyi(9, 4, 0.4, 3, rng=np.random.default_rng(3)), np.random.default_rng(4)
+    kw = dict(rng=rng, symmetric=symmetric, dtype=torch.float64)
+    net = LazyGNN(3, 10, L, **kw) if kind == "graph" else LazyNN(3, 4, 12, L, **kw)
+    whole, (some, copies) = c.squared_gradients(net, X, torch.float64), c.distinct_squares(net, X, torch.float64, block=4)
+    assert int(copies.sum()) == net.p == whole.shape[1] and (some.shape[1] < net.p) == symmetric
+    arms = [0, 0, 5, 2]
+    for ridge in c.RIDGES:
+        a, b = (c.DiagonalPosterior(v, 0.3, ridge, k).observe(arms, [0.]*4).std for v, k in ((whole, None), (some, copies)))
+        assert_close(a, b)
+    with pytest.raises(ValueError, match="copies"): c.DiagonalPosterior(some, 0.3, copies=copies[1:])
+
+def test_looking_does_not_change_a_posterior():
+    (arms, y), posts = history(20, 50), [c.Posterior(gram(20), 0.1) for _ in range(2)]
+    for a, v in zip(arms, y):
+        for post in posts: post.observe(int(a), float(v))
+        posts[0].mean_for(torch.ones(len(posts[0].arms)))
+    assert torch.equal(posts[0].std, posts[1].std) and torch.equal(posts[0].mean, posts[1].mean)
+    assert_close(posts[0].mean_for(posts[0].rewards), posts[0].mean)
+
 def test_sklearn():
     gp = pytest.importorskip("sklearn.gaussian_process")
     kernels = pytest.importorskip("sklearn.gaussian_process.kernels")

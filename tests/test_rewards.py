@@ -250,7 +250,7 @@ def test_unknown():
         with pytest.raises(ValueError, match="expected a DatasetSpec or one of"): dataset(bad)
     with pytest.raises(ValueError, match="RewardOptions"): dataset("N5_p0.2_d10", n=6, reward="CODE")
     with pytest.raises(ValueError, match="expected n"): dataset("N5_p0.2_d10", n=-6)
-    with pytest.raises(ValueError, match="needs a pool"): sample_reward(mixed(), rng(0), CODE)
-    with pytest.raises(ValueError, match="one feature dimension"): sample_reward(mixed(), rng(0), CODE, mixed(d=3))
+    with pytest.raises(ValueError, match="needs a pool"): sample_reward(mixed(), rng(0), RewardOptions(evidence="outside"))
+    with pytest.raises(ValueError, match="one feature dimension"): sample_reward(mixed(), rng(0), RewardOptions(evidence="outside"), mixed(d=3))
     with pytest.raises(ValueError, match="Generator"): sample_reward(mixed(), None)
     assert set(DATASETS) == {f"N{N}_p{p}_d{d}" for N in (5, 20, 100) for p in (0.05, 0.2, 0.95) for d in (10, 100)} - {"N100_p0.05_d100"}

@@ -11,7 +11,7 @@ from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.networks import LazyGNN, LazyNN, forward
 from gnn_bandits.training import (ADAM, READINGS, AdamOptions, Descent, Schedule, StopRule, adam, check_history, descent_filter,
                                   distinct_arms, every_pull, flatness, full_batch, gradient_descent, linearized_fit,
-                                  loss_gradient_, pack)
+                                  loss_gradient_, pack, scaled_rate)
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -274,3 +274,17 @@ def test_bad_kernels_and_divergence(X):
     with pytest.raises(ValueError, match="diverges"): linearized_fit(K, [0, 1], [1., 2.], Descent(lam=0.1, J=3, C=99))
     with pytest.raises(ValueError, match="smaller learning rate"): gradient_descent(net, X, [0, 1], [1., 2.], Descent(lam=0.1, J=400, C=99))
     with pytest.raises(ValueError, match="smaller learning rate"): adam(net, X, [0, 1], [1., 2.], AdamOptions(lr=1e200), rng=np.random.default_rng(0))
+
+
+def test_the_scaled_rate_moves_outputs_by_half_the_size_of_the_rewards(X):
+    arms, y = history()
+    for m in (64, 256):
+        for net in nets(X, m):
+            h = distinct_arms(arms, y)
+            lr, size = scaled_rate(net, X, h), math.sqrt(h.weight @ h.y**2)
+            g = net.gradients(X[h.arms[:2]]).abs().sum(1).mean()
+            assert math.isclose(lr*float(g), size/2, rel_tol=1e-9)
+            assert math.isclose(scaled_rate(net, X, distinct_arms(arms, 3*y)), 3*lr, rel_tol=1e-9)
+            fit, named = (adam(net, X, arms, y, o, rng=np.random.default_rng(0)) for o in (ADAM["scaled"], dataclasses.replace(ADAM["scaled"], lr=lr)))
+            assert_close(fit(X), named(X), rtol=0, atol=0)
+            assert fit.losses[-1] < 0.9*fit.losses[0]
