@@ -4,13 +4,13 @@
 
 # %% auto #0
 __all__ = ['PAPER_ALGORITHMS', 'FIELDS', 'LABELS', 'LAMS', 'BETAS', 'SIZES', 'SHADES', 'FIGURES', 'figure_ntk', 'figure_domains',
-           'figure_information_gain', 'RunFigure', 'digits', 'run_table', 'curve_table', 'draw_curves', 'read_table',
-           'hyper_specs', 'hyper_table', 'settings_of', 'best_settings', 'draw_hyper', 'performance_specs',
-           'draw_performance', 'domain_specs', 'wide_specs', 'draw_domains', 'draw_effect', 'draw_size', 'draw_density',
-           'ablation_switches', 'ablation_specs', 'ablation_table', 'gaps_of', 'mean_se', 'draw_ablation',
-           'figure_specs', 'regret_table', 'write_csv', 'reproduce_figure']
+           'figure_information_gain', 'RunFigure', 'digits', 'run_table', 'curve_table', 'data_set', 'draw_curves',
+           'read_table', 'hyper_specs', 'hyper_table', 'settings_of', 'best_settings', 'draw_hyper',
+           'performance_specs', 'draw_performance', 'domain_specs', 'wide_specs', 'draw_domains', 'draw_effect',
+           'draw_size', 'draw_density', 'ablation_switches', 'ablation_specs', 'ablation_table', 'gaps_of', 'mean_se',
+           'draw_ablation', 'figure_specs', 'regret_table', 'write_csv', 'reproduce_figure']
 
-# %% ../nbs/11_figures.ipynb #38bd3118
+# %% ../nbs/11_figures.ipynb #385d8926
 import csv, io, math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from .gntk import gntk, gntk_diag
 from .graphs import GraphDomain
 from .infogain import greedy_gain, mig_bound
 from .ntk import ntk
-from .rewards import CODE, DATASETS
+from .rewards import CODE, DATASETS, DatasetSpec, RewardOptions
 
 # %% ../nbs/11_figures.ipynb #7a95b26f
 def figure_ntk(
@@ -135,6 +135,14 @@ def curve_table(
         rows += [{"value": value} | {k: digits(v) for k, v in r.items()} for r in c.to_dict("records")]
     return rows
 
+# %% ../nbs/11_figures.ipynb #faf5299b
+def data_set(
+    name:str, # A key of `DATASETS`
+    quick:bool=False, # Fewer graphs
+)->DatasetSpec:
+    "A data set of the paper, whole or small."
+    return replace(DATASETS[name], n=500) if quick else DATASETS[name]
+
 # %% ../nbs/11_figures.ipynb #68c63eef
 LABELS = {"regret": "regret $R_t$", "inference_regret": r"inference regret $\hat R_t$", "best_observed_regret": "best-observed regret"}
 
@@ -171,7 +179,7 @@ def read_table(
         return text
     with open(path, newline="") as f: return [{k: number(v) for k, v in r.items()} for r in csv.DictReader(f)]
 
-# %% ../nbs/11_figures.ipynb #55dd23ec
+# %% ../nbs/11_figures.ipynb #2f476e7a
 LAMS, BETAS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.), (0.01, 0.1, 0.3, 1., 3.)
 
 def hyper_specs(
@@ -182,7 +190,7 @@ def hyper_specs(
     "All settings of λ and β for the four algorithms, on the smallest domain."
     lams, betas = (LAMS[1:3], BETAS[2:4]) if quick else (LAMS, BETAS)
     first, seeds = 1000, seeds or (2 if quick else 10)
-    return grid(data="N5_p0.05_d10", algorithm=PAPER_ALGORITHMS, model=model or "linearized", T=100 if quick else 400,
+    return grid(data=data_set("N5_p0.05_d10", quick), algorithm=PAPER_ALGORITHMS, model=model or "linearized", T=100 if quick else 400,
                 seed=range(first, first + seeds), lam=list(lams), beta=list(betas))
 
 def hyper_table(store, specs):
@@ -229,7 +237,7 @@ def draw_hyper(
     marks = [v for v in (10, 20, 30, 50, 100, 200, 300) if low <= v <= high]
     bar.set_ticks([math.log10(v) for v in marks], labels=[str(v) for v in marks])
 
-# %% ../nbs/11_figures.ipynb #947acf90
+# %% ../nbs/11_figures.ipynb #19d978a0
 SIZES = ((200, 500), (500, 500), (1000, 1000)) # Arms and steps
 
 def performance_specs(
@@ -239,7 +247,7 @@ def performance_specs(
 )->list[RunSpec]:
     "The paper's four algorithms and two controls on its main data set, for three numbers of arms."
     seeds, sizes = seeds or (3 if quick else 20), ((50, 100), (100, 100)) if quick else SIZES
-    fixed = dict(data="N20_p0.2_d10", algorithm=[*PAPER_ALGORITHMS, "GNN-TS", "Random"], model=model or "linearized", seed=range(seeds))
+    fixed = dict(data=data_set("N20_p0.2_d10", quick), algorithm=[*PAPER_ALGORITHMS, "GNN-TS", "Random"], model=model or "linearized", seed=range(seeds))
     return [s for arms, T in sizes for s in grid(**fixed, arms=arms, T=T)]
 
 def draw_performance(
@@ -257,7 +265,7 @@ def draw_performance(
     fig.axes[0].set_ylabel(f"{LABELS[value]}, mean gaps")
     fig.axes[-1].legend(loc="center left", bbox_to_anchor=(1.04, 0.5))
 
-# %% ../nbs/11_figures.ipynb #0f23ade3
+# %% ../nbs/11_figures.ipynb #efe85a68
 def domain_specs(
     quick:bool=False, # 2 runs of 60 steps with 40 arms, on four domains
     seeds:int|None=None, # Runs of each algorithm
@@ -265,9 +273,9 @@ def domain_specs(
     d:int=10, # Feature dimension
 )->list[RunSpec]:
     "The paper's four algorithms on all its data sets of one dimension."
-    names = [n for n, s in DATASETS.items() if s.d == d and not (quick and (s.N == 100 or s.p == 0.2))]
+    names = [n for n, s in DATASETS.items() if s.d == d and not (quick and (s.N == 100 or s.p == 0.05))]
     size = dict(arms=40, T=60) if quick else dict(arms=200, T=500)
-    return grid(data=names, algorithm=PAPER_ALGORITHMS, model=model or "linearized", seed=range(seeds or (2 if quick else 20)), **size)
+    return grid(data=[data_set(n, quick) for n in names], algorithm=PAPER_ALGORITHMS, model=model or "linearized", seed=range(seeds or (2 if quick else 20)), **size)
 
 def wide_specs(quick=False, seeds=None, model=None):
     "The same for the data sets with d = 100."
@@ -321,13 +329,14 @@ def draw_density(fig, table):
     "The effect of density at N = 20."
     draw_effect(fig, table, "p", 20)
 
-# %% ../nbs/11_figures.ipynb #152da9fa
-def ablation_switches()->dict[str, dict]:
+# %% ../nbs/11_figures.ipynb #878023ab
+def ablation_switches(quick=False)->dict[str, dict]:
     "What each switch changes in the specs of the headline panel."
-    mean = replace(DATASETS["N20_p0.2_d10"], reward=CODE)
+    reward = lambda options: replace(data_set("N20_p0.2_d10", quick), reward=options)
     swap = lambda name: TUNED[name.removeprefix("G") if name.startswith("GNN") else f"G{name}"]
     return {"main": {}, "kernel: infinite width": dict(model="gntk"), "training: to the limit": dict(fit="limit"),
-            "exploration: none": dict(explore=0), "reward: posterior mean": dict(data=mean),
+            "exploration: none": dict(explore=0), "reward: posterior mean": dict(data=reward(RewardOptions(kind="mean"))),
+            "reward and noise: the code's": dict(data=reward(CODE), noise_std=1e-4),
             "settings: swapped": dict(settings=swap), "settings: GNN-UCB's for all": dict(settings=lambda name: TUNED["GNN-UCB"]),
             "width: diagonal": dict(width="diagonal", seed=range(8))}
 
@@ -340,12 +349,12 @@ def ablation_specs(
     "The headline panel, once for each switch."
     size = dict(arms=40, T=60, m=64) if quick else dict(arms=200, T=500)
     specs = []
-    for name, change in ablation_switches().items():
+    for name, change in ablation_switches(quick).items():
         if switch not in (None, name): continue
         change = dict(change)
         settings, at = change.pop("settings", TUNED.get), change.pop("seed", range(20))
         for algorithm in PAPER_ALGORITHMS:
-            base = dict(data="N20_p0.2_d10", algorithm=algorithm, seed=range(seeds or (2 if quick else len(at))), **size)
+            base = dict(data=data_set("N20_p0.2_d10", quick), algorithm=algorithm, seed=range(seeds or (2 if quick else len(at))), **size)
             specs += grid(**base | dict(zip(("lam", "beta"), settings(algorithm))) | change)
     return specs
 

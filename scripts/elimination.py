@@ -39,8 +39,9 @@ def row(X, K, model, share, seed):
     alg, env, history = play(X, K, model, share, seed)
     ends = [2**e - 1 for e in range(1, alg.episode + 1)]
     R = history.regret.cumsum()
-    return (dict(model=model, share=share, seed=seed, beta=alg.policy.beta, survived=int(alg.active[env.best]), left=int(alg.active.sum()),
-                 mean_gap=float(env.gaps.mean())) | {f"R{T}": float(R[T - 1]) for T in ends})
+    line = dict(model=model, share=share, seed=seed, beta=alg.policy.beta, survived=int(alg.active[env.best]), left=int(alg.active.sum()),
+                mean_gap=float(env.gaps.mean())) | {f"R{T}": float(R[T - 1]) for T in ends}
+    return {k: float(f"{v:.7g}") if isinstance(v, float) else v for k, v in line.items()}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
