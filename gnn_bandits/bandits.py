@@ -9,7 +9,7 @@ __all__ = ['ALGORITHMS', 'MODELS', 'NETWORKS', 'CHOICES', 'PRESETS', 'RELEASED',
            'multiplier', 'slack', 'Algorithm', 'make_algorithm', 'History', 'as_history', 'step', 'run_bandit', 'save',
            'restore', 'regret_bound']
 
-# %% ../nbs/09_bandits.ipynb #3d804aa0
+# %% ../nbs/09_bandits.ipynb #fc774177
 import io, json, math, time, zipfile
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -28,7 +28,7 @@ from .graphs import GraphDomain
 from .networks import LazyGNN, LazyNN
 from .ntk import check_layers, ntk
 from .rewards import Environment
-from .training import ADAM, READINGS, Descent, Schedule, StopRule, adam, gradient_descent, linearized_fit
+from .training import ADAM, READINGS, Descent, Schedule, StopRule, adam, gradient_descent, linearized_fit, tangent_fit
 
 # %% ../nbs/09_bandits.ipynb #117a0e71
 ALGORITHMS = {"GNN-PE": ("graph", "elimination"), "GNN-UCB": ("graph", "ucb"), "GNN-TS": ("graph", "thompson"),
@@ -118,7 +118,7 @@ def check_options(
     if o.beta is None and (o.episodes != "doubling" or o.horizon is None):
         raise ValueError("the theorem's beta needs episodes='doubling' and a horizon; or give a number as beta")
 
-# %% ../nbs/09_bandits.ipynb #ae9a0ac3
+# %% ../nbs/09_bandits.ipynb #6d5e76e2
 PRESETS = {"paper": Options(),
            "theory": Options(beta=None, explore=0, intersect=0, episodes="doubling", fit="limit", epsilon=None, horizon=500),
            "released": Options(width="diagonal", reading="released")}
@@ -141,6 +141,7 @@ def options_for(
     if preset == "released" and name in RELEASED:
         lam, b = RELEASED[name]
         base = replace(base, lam=lam/(base.L + 1), beta=math.sqrt(b*(base.L + 1)/lam))
+    if preset == "paper" and model == "trained": base = replace(base, fit="limit")
     if preset == "paper" and name in TUNED: base = replace(base, **dict(zip(("lam", "beta"), TUNED[name])))
     return replace(base, **changes)
 
@@ -163,7 +164,7 @@ class ScaledDiagonal(DiagonalPosterior):
         super().__init__(squares, self.unit*options.lam, options.ridge, copies)
     std = property(lambda self: DiagonalPosterior.std.fget(self)/math.sqrt(self.unit))
 
-# %% ../nbs/09_bandits.ipynb #3113a0b0
+# %% ../nbs/09_bandits.ipynb #20976b3a
 class Model:
     "Mean and width of every arm, learned from pulls."
     def __init__(self,
@@ -173,7 +174,6 @@ class Model:
     ):
         check_choice("model", kind, MODELS)
         if kind != "gntk" and start.net is None: raise ValueError(f"a {kind} model needs a start with a network")
-        if kind == "trained" and options.fit == "limit": raise ValueError("a trained network has no closed limit; use fit='steps'")
         self.start, self.kind, self.options = start, kind, options
         self.mean = torch.zeros(len(start), dtype=torch.float64)
         self.forget()
@@ -195,7 +195,7 @@ class Model:
         if self._std is None: self._std = self.wide.std
         return self._std
 
-# %% ../nbs/09_bandits.ipynb #810148e7
+# %% ../nbs/09_bandits.ipynb #cd94f028
 def descent_options(model):
     "Gradient descent on the regularised loss, or until the stopping rule on the plain one."
     o = model.options
@@ -208,7 +208,7 @@ def train(
 )->tuple[float, int]: # Loss at the end and steps made; not a number and 0 if there was nothing to train
     "Give the model a new mean."
     o, start = model.options, model.start
-    if model.kind == "gntk" or o.fit == "limit":
+    if model.kind == "gntk" or model.kind == "linearized" and o.fit == "limit":
         model.mean = model.posterior.mean
         return math.nan, 0
     if model.kind == "linearized":
@@ -216,8 +216,10 @@ def train(
         model.mean, loss = fit.mean, fit.loss
     else:
         data = start.net, start.domain, model.arms, model.rewards
+        if o.fit == "limit": fit = tangent_fit(*data, (o.L + 1)*start.K, (o.L + 1)*o.lam)
         stopped = replace(ADAM[o.adam], max_steps=o.J, stop=StopRule(reading=o.reading))
-        fit = adam(*data, stopped, rng=rng) if o.fit == "stopped" else gradient_descent(*data, descent_options(model))
+        if o.fit == "stopped": fit = adam(*data, stopped, rng=rng)
+        if o.fit == "steps": fit = gradient_descent(*data, descent_options(model))
         model.mean, loss = fit(start.domain).double(), float(fit.losses[-1]) if len(fit.losses) else math.nan
     return loss, int(fit.steps)
 

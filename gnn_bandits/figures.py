@@ -8,9 +8,10 @@ __all__ = ['PAPER_ALGORITHMS', 'FIELDS', 'LABELS', 'LAMS', 'BETAS', 'SIZES', 'SH
            'read_table', 'hyper_specs', 'hyper_table', 'settings_of', 'best_settings', 'draw_hyper',
            'performance_specs', 'draw_performance', 'domain_specs', 'wide_specs', 'draw_domains', 'draw_effect',
            'draw_size', 'draw_density', 'ablation_switches', 'ablation_specs', 'ablation_table', 'gaps_of', 'mean_se',
-           'draw_ablation', 'figure_specs', 'regret_table', 'write_csv', 'reproduce_figure']
+           'draw_ablation', 'trained_specs', 'draw_trained', 'figure_specs', 'regret_table', 'write_csv',
+           'reproduce_figure']
 
-# %% ../nbs/11_figures.ipynb #385d8926
+# %% ../nbs/11_figures.ipynb #a3025474
 import csv, io, math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from .bandits import TUNED
+from .bandits import TUNED, options_for
 from .core import COLORS, LINES, check_number, split_rng, use_style, write_atomically
 from .experiments import REGRETS, RunSpec, Store, flat, grid, sweep
 from .gntk import gntk, gntk_diag
@@ -329,7 +330,7 @@ def draw_density(fig, table):
     "The effect of density at N = 20."
     draw_effect(fig, table, "p", 20)
 
-# %% ../nbs/11_figures.ipynb #878023ab
+# %% ../nbs/11_figures.ipynb #5c873a73
 def ablation_switches(quick=False)->dict[str, dict]:
     "What each switch changes in the specs of the headline panel."
     reward = lambda options: replace(data_set("N20_p0.2_d10", quick), reward=options)
@@ -338,7 +339,7 @@ def ablation_switches(quick=False)->dict[str, dict]:
             "exploration: none": dict(explore=0), "reward: posterior mean": dict(data=reward(RewardOptions(kind="mean"))),
             "reward and noise: the code's": dict(data=reward(CODE), noise_std=1e-4),
             "settings: swapped": dict(settings=swap), "settings: GNN-UCB's for all": dict(settings=lambda name: TUNED["GNN-UCB"]),
-            "width: diagonal": dict(width="diagonal", seed=range(8))}
+            "kernel: width 512": dict(m=512), "width 512, diagonal uncertainty": dict(m=512, width="diagonal")}
 
 def ablation_specs(
     quick:bool=False, # 2 runs of 60 steps with 40 arms, small networks
@@ -352,18 +353,17 @@ def ablation_specs(
     for name, change in ablation_switches(quick).items():
         if switch not in (None, name): continue
         change = dict(change)
-        settings, at = change.pop("settings", TUNED.get), change.pop("seed", range(20))
+        settings = change.pop("settings", TUNED.get)
         for algorithm in PAPER_ALGORITHMS:
-            base = dict(data=data_set("N20_p0.2_d10", quick), algorithm=algorithm, seed=range(seeds or (2 if quick else len(at))), **size)
+            base = dict(data=data_set("N20_p0.2_d10", quick), algorithm=algorithm, seed=range(seeds or (2 if quick else 20)), **size)
             specs += grid(**base | dict(zip(("lam", "beta"), settings(algorithm))) | change)
     return specs
 
 def ablation_table(store, specs):
     "One row for each run, under the name of its switch."
-    chosen, rows = {s.key for s in specs}, []
-    quick, seeds = specs[0].T < 500, len({s.seed for s in specs})
+    quick, seeds, rows = specs[0].T < 500, len({s.seed for s in specs}), []
     for switch in ablation_switches():
-        mine = [s for s in ablation_specs(quick, seeds if quick else None, None, switch) if s.key in chosen]
+        mine = ablation_specs(quick, seeds, None, switch)
         rows += [r | {"panel": switch} for r in run_table(store, mine, "ablation", ("lam", "beta", "fit", "explore"))]
     return rows
 
@@ -402,7 +402,33 @@ def draw_ablation(
     axes[0].invert_yaxis()
     axes[1].legend(title="policy")
 
-# %% ../nbs/11_figures.ipynb #5fb33d31
+# %% ../nbs/11_figures.ipynb #f7c32f52
+def trained_specs(
+    quick:bool=False, # 2 runs of 60 steps with 40 arms, small networks
+    seeds:int|None=None, # Runs of each algorithm
+    model:str|None=None, # Another model than "trained"
+)->list[RunSpec]:
+    "The headline panel with trained networks, with exact and with diagonal widths."
+    size = dict(arms=40, T=60, m=64) if quick else dict(arms=200, T=500)
+    base = dict(data=data_set("N20_p0.2_d10", quick), model=model or "trained", seed=range(seeds or (2 if quick else 8)), begin=40, **size)
+    multiplier = {"exact": lambda name: TUNED[name][1], "diagonal": lambda name: options_for(name, preset="released").beta}
+    return [s for width, beta in multiplier.items() for name in PAPER_ALGORITHMS
+            for s in grid(**base, algorithm=name, width=width, lam=TUNED[name][0], beta=beta(name))]
+
+def draw_trained(
+    fig, # Matplotlib figure
+    table:list[dict], # What `curve_table` returned
+    value:str="best_observed_regret", # Which regret
+):
+    "One panel for each kind of width."
+    axes = fig.subplots(1, 2, sharey=True)
+    for ax, width in zip(axes, ("exact", "diagonal")):
+        draw_curves(ax, [r for r in table if r["width"] == width], value)
+        ax.set_title(f"{width} widths")
+    axes[0].set_ylabel(f"{LABELS[value]}, mean gaps")
+    axes[1].legend()
+
+# %% ../nbs/11_figures.ipynb #2e6ce700
 FIGURES = {"ntk": figure_ntk, "domains": figure_domains, "information_gain": figure_information_gain,
            "hyper": RunFigure(hyper_specs, hyper_table, draw_hyper, (8.5, 2.8)),
            "performance": RunFigure(performance_specs, curve_table, draw_performance, (9.5, 3)),
@@ -410,7 +436,8 @@ FIGURES = {"ntk": figure_ntk, "domains": figure_domains, "information_gain": fig
            "size": RunFigure(domain_specs, curve_table, draw_size, (8.5, 2.7)),
            "density": RunFigure(domain_specs, curve_table, draw_density, (8.5, 2.7)),
            "benchmark_d100": RunFigure(wide_specs, curve_table, draw_domains, (8.5, 6.5)),
-           "ablation": RunFigure(ablation_specs, ablation_table, draw_ablation, (8.5, 3.6))}
+           "ablation": RunFigure(ablation_specs, ablation_table, draw_ablation, (8.5, 3.6)),
+           "trained": RunFigure(trained_specs, curve_table, draw_trained, (7.2, 3))}
 
 def figure_specs(
     name:str, # A key of `FIGURES`

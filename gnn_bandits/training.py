@@ -6,9 +6,9 @@
 __all__ = ['READINGS', 'ADAM', 'check_history', 'History', 'every_pull', 'distinct_arms', 'Batch', 'pack', 'full_batch',
            'loss_gradient_', 'flatness', 'StopRule', 'Descent', 'Trained', 'finish', 'gradient_descent',
            'descent_filter', 'linear_losses', 'LinearFit', 'check_stable', 'stopping_step', 'linearized_fit',
-           'AdamOptions', 'scaled_rate', 'stop_reason', 'adam', 'Schedule']
+           'AdamOptions', 'scaled_rate', 'stop_reason', 'adam', 'tangent_fit', 'evaluate', 'Schedule']
 
-# %% ../nbs/07_training.ipynb #e2cbad05
+# %% ../nbs/07_training.ipynb #fdb472ec
 import copy, math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from .core import check_number, check_rng
 from .graphs import GraphDomain
-from .networks import LazyNet, node_factors
+from .networks import LazyNet, layer_scales, node_factors
 
 # %% ../nbs/07_training.ipynb #a0bc1659
 def check_history(
@@ -356,6 +356,47 @@ def adam(
                 break
     for W in weights: W.grad = None
     return finish(net, weights, losses, steps, reason)
+
+# %% ../nbs/07_training.ipynb #fd24ed14
+def tangent_fit(
+    net:LazyNet, # Graph network or its rival, at θ⁰; not changed
+    X:GraphDomain, # All arms
+    arms:Sequence[int], # Arm of each pull
+    y:Sequence[float], # Reward of each pull
+    K:Tensor, # (n, n) tangent kernel of all arms, not normalised
+    lam:float, # Noise variance of the posterior whose mean is the linear solution
+    tol:float=1e-3, # Largest residual that counts as solved, relative to the size of the rewards
+    most:int=50, # Passes, at most
+)->Trained: # `losses` has the mean squared error before each pass
+    "Train a network within the span of its gradients at the start, to the end."
+    check_number("lam", lam, above=True), check_number("tol", tol, above=True), check_number("most", most, 1, whole=True)
+    history = distinct_arms(*check_history(arms, y, len(X)))
+    a, batch = torch.from_numpy(history.arms), full_batch(net, X, history)
+    ridge = lam/torch.from_numpy(history.weight*len(y))
+    factor = torch.linalg.cholesky(K[a][:, a].double() + ridge.diag())
+    target, losses, reason = torch.from_numpy(history.y), [], "steps"
+    alpha, weights = torch.zeros_like(target), [W.clone() for W in net.weights]
+    start = node_factors(net.weights, batch.x, batch.coef)
+    for j in range(most + 1):
+        gap = target - (evaluate(weights, batch) if j else torch.zeros_like(target))
+        losses.append(history.floor + float(torch.from_numpy(history.weight) @ gap**2))
+        residual = gap - ridge*alpha
+        if float(residual.abs().max()) <= tol*math.sqrt(float((target**2).mean())): reason = "loss"
+        if reason == "loss" or j == most or not math.isfinite(losses[-1]): break
+        alpha = alpha + torch.cholesky_solve(residual[:, None], factor)[:, 0]
+        scale = (alpha.to(batch.x)/net.m)[batch.owner, None]
+        for W, W0, (delta, act) in zip(weights, net.weights, start): torch.addmm(W0, (delta*scale).T, act, out=W)
+    return finish(net, weights, losses, j, reason)
+
+def evaluate(
+    weights:list[Tensor], # Parameters
+    batch:Batch, # Graphs
+)->Tensor: # (b,) float64
+    "Outputs for a batch."
+    x = batch.x
+    for s, W in zip(layer_scales(weights), weights): x = (x @ W.T).relu_().mul_(s)
+    out = batch.coef*(x @ weights[-1][0])
+    return torch.zeros_like(batch.y).index_add_(0, batch.owner, out).double()
 
 # %% ../nbs/07_training.ipynb #45eb2180
 @dataclass(frozen=True)

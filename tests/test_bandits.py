@@ -126,7 +126,7 @@ def test_bad_calls_are_refused_before_anything_happens():
                  lambda: make("XX"), lambda: make("GNN-PE", "xx"), lambda: make("GNN-PE", nothing=1), lambda: make("GNN-PE", preset="xx"),
                  lambda: make_algorithm("GNN-PE", DOM, rng=0), lambda: make("NN-PE", start=make("GNN-PE").model.start),
                  lambda: make("GNN-PE", "linearized", start=make("GNN-PE", "gntk").model.start),
-                 lambda: make("GNN-PE", "trained", fit="limit"), lambda: alg.tell(25, 0.), lambda: alg.tell(0.5, 0.), lambda: alg.tell(0, math.inf)):
+                 lambda: alg.tell(25, 0.), lambda: alg.tell(0.5, 0.), lambda: alg.tell(0, math.inf)):
         with pytest.raises(ValueError): call()
     assert alg.t == 0 and alg.model.arms == []
 
