@@ -7,7 +7,7 @@ WHEELENV := build/wheel-venv
 export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce test oracle bench site notebooks lock clean python-is-new-enough \
+.PHONY: help reproduce reproduce-full test oracle bench site notebooks lock clean python-is-new-enough \
         test-clean test-export test-notebooks test-pytest test-wheel test-site test-readme
 
 help:  ## This list
@@ -30,8 +30,11 @@ $(ORACLE)/installed: settings.ini setup.py constraints.txt | python-is-new-enoug
 	$(ORACLE)/bin/python $(INSTALL) --no-build-isolation -e '.[oracle]'
 	@touch $@
 
-reproduce: $(VENV)/installed  ## Run the paper's pipeline; pictures and tables land in reproduction/
-	$(VENV)/bin/gnn_bandits reproduce --out reproduction
+reproduce: $(VENV)/installed  ## The paper's pipeline in small, a few minutes; pictures and tables land in reproduction/
+	$(VENV)/bin/gnn_bandits reproduce --quick --out reproduction
+
+reproduce-full: $(VENV)/installed  ## The whole of it, some hours; stop and go on as you like; lands in reproduction-full/
+	$(VENV)/bin/gnn_bandits reproduce --out reproduction-full
 
 test: test-clean test-export test-notebooks test-pytest test-wheel test-site test-readme  ## Every check, in order, stopping at the first failure
 	@echo "== all checks passed; pytest said:" && tail -n 1 build/pytest.log
@@ -89,4 +92,4 @@ lock: $(VENV)/installed $(ORACLE)/installed  ## Rewrite constraints.txt from the
 	$(PYTHON) scripts/lock.py $(VENV)/bin/python $(ORACLE)/bin/python
 
 clean:  ## Remove environments and everything built
-	rm -rf $(VENV) $(ORACLE) build dist *.egg-info _docs _proc reproduction bench.json .pytest_cache
+	rm -rf $(VENV) $(ORACLE) build dist *.egg-info _docs _proc reproduction reproduction-full bench.json .pytest_cache

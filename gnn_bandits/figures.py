@@ -367,7 +367,7 @@ def ablation_table(store, specs):
         rows += [r | {"panel": switch} for r in run_table(store, mine, "ablation", ("lam", "beta", "fit", "explore"))]
     return rows
 
-# %% ../nbs/11_figures.ipynb #a73ff622
+# %% ../nbs/11_figures.ipynb #d0b16150
 def gaps_of(
     table:list[dict], # What `ablation_table` returned
     value:str="regret", # Which regret
@@ -397,7 +397,7 @@ def draw_ablation(
             mean, se = zip(*(mean_se(gaps[s, policy].values()) for s in switches))
             ax.errorbar(mean, np.arange(len(switches)) + shift, xerr=1.96*np.array(se), fmt="o", ms=4, color=COLORS[f"GNN-{policy}"], label=policy)
         ax.axvline(0, color="#767676", lw=0.8)
-        ax.set(xlabel=f"gap NN − GNN in {LABELS[value]}, mean gaps".replace("_t", "_T"))
+        ax.set(xlabel=f"NN − GNN, {LABELS[value]}".replace("_t", "_T"))
     axes[0].set_yticks(range(len(switches)), switches)
     axes[0].invert_yaxis()
     axes[1].legend(title="policy")
