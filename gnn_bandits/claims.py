@@ -267,7 +267,7 @@ def claim_permutation_identity(results):
     gap = apart(permutation_kernel(X, X, lambda u: ntk(u, 2)), gntk(X))
     return identity(gap, 1e-9, "all (5!)² orders against the fast kernel")
 
-# %% ../nbs/12_claims.ipynb #c641a88d
+# %% ../nbs/12_claims.ipynb #2c167319
 def decay_exponent(
     L:int, # Hidden layers
     d:int, # Dimension
@@ -314,6 +314,7 @@ def claim_multiplicity(results):
     return sure("constants k below 100 for which the formula holds", some, verdict(some > 0, fixed),
                 f"with k = r it is {'right' if fixed else 'wrong'} ({len(cases)} cases)")
 
+# %% ../nbs/12_claims.ipynb #51c0093b
 @claim("theory", "mercer-gntk", "App. A.1, Mercer lemma", "04_spectrum.ipynb")
 def claim_mercer_gntk(results):
     "The GNTK has the eigenvalues of the NTK, with means of harmonics as eigenfunctions."
@@ -680,7 +681,7 @@ def minus(
     if len(seeds) < 3: raise ValueError(f"expected at least three seeds in common, got {seeds}")
     return np.array([a[s] - b[s] for s in seeds])
 
-# %% ../nbs/12_claims.ipynb #5992cb69
+# %% ../nbs/12_claims.ipynb #87d451ce
 GNN, NN, POLICIES, SIZES = ("GNN-PE", "GNN-UCB"), ("NN-PE", "NN-UCB"), ("PE", "UCB"), (200., 500., 1000.)
 DOMAINS = [dict(panel="domains", N=N, p=p) for N in (5., 20., 100.) for p in (0.05, 0.2, 0.95)]
 
@@ -717,6 +718,7 @@ def claim_nn_may_fail(results):
     runs = load_runs(results)
     return Looks(tuple(late(runs, a, A, -1) for a in NN for A in SIZES), every=False)
 
+# %% ../nbs/12_claims.ipynb #74224be1
 @claim("experiment", "scales-with-arms", "Section 5, Figure 1", "11_figures.ipynb", "regret.csv")
 def claim_scales_with_arms(results):
     "GNN-PE scales well: in 500 steps 500 and 1000 arms cost no more than 200, up to the margin."

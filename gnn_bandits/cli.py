@@ -51,7 +51,7 @@ def reproduce(
     if any(specs.values()) and summary.failed:
         raise RunsFailed(f"{summary}; gnn_bandits show {store.path} {summary.failed[0]} tells why")
 
-# %% ../nbs/50_cli.ipynb #a9d75b91
+# %% ../nbs/50_cli.ipynb #22aebea4
 def json_object(text):
     "A dictionary from its JSON."
     try: found = json.loads(text)
@@ -93,6 +93,7 @@ def run(
     print(f"{s.algorithm} ({s.model}), {s.T} steps: regret {r.history.regret.sum():.2f}, "
           f"of random arms {s.T*r.mean_gap:.2f}\nwrote {store.file(s)}\nwrote {picture}")
 
+# %% ../nbs/50_cli.ipynb #34709785
 def draw_run(
     run, # A finished run
     path:Path, # File for the picture

@@ -233,7 +233,7 @@ def unpack(
         raise Damaged(f"{type(e).__name__}: {e}") from e
     return Run(RunSpec.from_json(compact(meta.pop("spec"))), History(**arrays), **meta)
 
-# %% ../nbs/10_experiments.ipynb #de9ce562
+# %% ../nbs/10_experiments.ipynb #d4f7bead
 class Store:
     "A folder of finished runs."
     def __init__(self,
@@ -250,6 +250,7 @@ class Store:
     def failure(self, spec)->Path: return self.path/"failed"/f"{spec.key}.json"
     def partial(self, spec)->Path: return self.path/"partial"/f"{spec.key}.npz"
 
+# %% ../nbs/10_experiments.ipynb #851fbc4f
 @patch
 @contextlib.contextmanager
 def writing(self:Store):
@@ -273,6 +274,7 @@ def prepare(self:Store):
         for name in ("runs", "failed", "data", "partial"): (self.path/name).mkdir(parents=True, exist_ok=True)
     except OSError as e: raise OSError(f"cannot make a store at {self.path}: {e.strerror or e}") from e
 
+# %% ../nbs/10_experiments.ipynb #10e685df
 @patch
 def add(self:Store,
     run:Run, # A finished run
@@ -471,7 +473,7 @@ def work(
         except Exception as e: out.append(failure(spec, e))
     return out
 
-# %% ../nbs/10_experiments.ipynb #f5656936
+# %% ../nbs/10_experiments.ipynb #e6f15f64
 class Here(Executor):
     "Does the work at once, in this process."
     def submit(self, f, /, *args):
@@ -488,6 +490,7 @@ def settle(driver:int):
         os._exit(1)
     threading.Thread(target=watch, daemon=True).start()
 
+# %% ../nbs/10_experiments.ipynb #f25d0574
 @contextlib.contextmanager
 def process_pool(
     jobs:int, # Processes
@@ -502,6 +505,7 @@ def process_pool(
         raise
     pool.shutdown()
 
+# %% ../nbs/10_experiments.ipynb #7625b327
 @contextlib.contextmanager
 def dask_pool(
     address:str, # Of a Dask scheduler
@@ -609,7 +613,7 @@ def tidy(self:Store,
         with contextlib.suppress(FileNotFoundError):
             if time.time() - path.stat().st_mtime > age: path.unlink()
 
-# %% ../nbs/10_experiments.ipynb #8d3e39de
+# %% ../nbs/10_experiments.ipynb #7fad3fa9
 def tasks_for(
     parts:list[list[RunSpec]], # Pieces
     store:Store, # What is there already is left out
@@ -626,6 +630,7 @@ def tasks_for(
         partial = tuple(str(store.partial(s)) if local and s.model == "trained" else None for s in left)
         yield Task(left, *left[0].action_set(sets[spec]), partial)
 
+# %% ../nbs/10_experiments.ipynb #722ceb05
 def sweep(
     specs:Iterable[RunSpec], # Runs, in any order
     store:Store|str|Path, # Where finished runs are kept
