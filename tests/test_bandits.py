@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from gnn_bandits import bandits
-from gnn_bandits.bandits import (ALGORITHMS, MODELS, Options, counted, limit_kernel,
-                                 make_algorithm, options_for, plausible, regret_bound, run_bandit, save, step)
+from gnn_bandits.bandits import (ALGORITHMS, MODELS, Options, counted, episodes, limit_kernel,
+                                 make_algorithm, options_for, plausible, regret_bound, restore, run_bandit, save, step)
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.rewards import Environment, sample_reward
 
@@ -169,3 +169,35 @@ def test_elimination_finds_the_optimum_on_an_easy_problem():
     for name in ("GNN-PE", "GNN-UCB", "GNN-TS", "NN-PE", "NN-UCB"):
         h = run_bandit(make(name, "gntk", lam=1e-4, beta=2.), env(f), 60)
         assert (h.inference_regret[-10:] == 0).all(), name
+
+def test_the_theorems_multiplier_shares_the_failure_among_episodes_and_arms():
+    given = dict(preset="theory", B=3., sigma=0.05, lam=0.01, delta=0.2, horizon=40, explore=0, intersect=0)
+    for model, factor in ("gntk", 1.), ("linearized", math.sqrt(2)):
+        alg = make("GNN-PE", model, **given | dict(fit="limit"))
+        want = factor*3 + 0.05/0.1*math.sqrt(2*math.log(2*25/(0.2/(3*6))))          # 40 pulls are six episodes
+        assert math.isclose(alg.policy.beta, want, rel_tol=1e-12)
+    assert [episodes(T) for T in (1, 2, 3, 4, 40, 512)] == [1, 2, 2, 3, 6, 10]
+
+def test_what_is_taken_up_again_has_the_same_arms_in_the_race(tmp_path):
+    theory = dict(preset="theory", B=1., sigma=0.01, lam=1e-4, horizon=63, explore=0, intersect=0, epsilon=0.)
+    for o in (dict(beta=0.5, lam=1e-4, explore=0, intersect=1), theory):
+        alg, e, rows, best = make("GNN-PE", "gntk", **o), env(), [], None
+        while alg.active.all() or alg.t < 35: row, best = step(alg, e, best); rows.append(row)
+        save(alg, e, rows, tmp_path/"run.npz")
+        again = make("GNN-PE", "gntk", **o)
+        restore(again, env(), tmp_path/"run.npz")
+        assert torch.equal(again.active, alg.active) and torch.equal(again.mean, alg.mean) and torch.equal(again.std, alg.std)
+
+def test_thompson_draws_have_the_posteriors_spread_for_arms_pulled_often():
+    alg = make("GNN-TS", "gntk", lam=0.2)
+    for _ in range(9): alg.tell(3, 0.5)
+    draws = torch.stack([alg.policy.draw(counted((1, 2), t, 0)) for t in range(2000)])
+    assert abs(float(draws[:, 3].std()/alg.std[3]) - 1) < 5/math.sqrt(2*2000)
+
+def test_units_of_the_widths_and_of_the_ridge():
+    exact, diagonal = (make("GNN-UCB", "linearized", width=w) for w in ("exact", "diagonal"))
+    torch.testing.assert_close(exact.std, diagonal.std, rtol=1e-4, atol=0)              # before the first pull both are the prior's
+    ends = [make("GNN-UCB", "linearized", fit=fit, J=5000, lam=0.3, first=50) for fit in ("limit", "steps")]
+    for alg in ends:
+        for a, y in ((1, 0.4), (1, 0.2), (7, -0.3)): alg.tell(a, y)
+    torch.testing.assert_close(ends[0].mean, ends[1].mean, rtol=1e-6, atol=1e-8)
