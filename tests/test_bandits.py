@@ -199,5 +199,5 @@ def test_units_of_the_widths_and_of_the_ridge():
     torch.testing.assert_close(exact.std, diagonal.std, rtol=1e-4, atol=0)              # before the first pull both are the prior's
     ends = [make("GNN-UCB", "linearized", fit=fit, J=5000, lam=0.3, first=50) for fit in ("limit", "steps")]
     for alg in ends:
-        for a, y in ((1, 0.4), (1, 0.2), (7, -0.3)): alg.tell(a, y)
+        for a, y in ((1, 0.4), (1, 0.2), (7, -0.3), (9, 0.1), (7, -0.1)): alg.tell(a, y)
     torch.testing.assert_close(ends[0].mean, ends[1].mean, rtol=1e-6, atol=1e-8)
