@@ -32,9 +32,11 @@ $(ORACLE)/installed: settings.ini setup.py constraints.txt | python-is-new-enoug
 
 reproduce: $(VENV)/installed  ## The paper's pipeline in small, a few minutes; pictures and tables land in reproduction/
 	$(VENV)/bin/gnn_bandits reproduce --quick --out reproduction
+	-$(VENV)/bin/python scripts/compare_tables.py reproduction nbs/results/quick
 
-reproduce-full: $(VENV)/installed  ## The whole of it, some hours; stop and go on as you like; lands in reproduction-full/
+reproduce-full: $(VENV)/installed  ## The whole of it at the paper's size; stop and go on as you like; lands in reproduction-full/
 	$(VENV)/bin/gnn_bandits reproduce --out reproduction-full
+	-$(VENV)/bin/python scripts/compare_tables.py reproduction-full nbs/results
 
 test: test-clean test-export test-notebooks test-pytest test-wheel test-site test-readme  ## Every check, in order, stopping at the first failure
 	@echo "== all checks passed; pytest said:" && tail -n 1 build/pytest.log

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['VERDICTS', 'CLAIMS', 'MAKE', 'MARGIN', 'VARIANT', 'COLUMNS', 'GNN', 'NN', 'POLICIES', 'SIZES', 'DOMAINS', 'FIELDS',
-           'verdict', 'Finding', 'sure', 'Claim', 'claim', 'read_table', 'identity', 'bounded', 'slope_interval',
+           'verdict', 'Finding', 'sure', 'Claim', 'claim', 'evidence', 'identity', 'bounded', 'slope_interval',
            'decays', 'paired_difference', 'graphs', 'single_nodes', 'node_cosines', 'apart', 'claim_invariant_kernel',
            'claim_factorial', 'claim_network_is_mean', 'claim_invariant_network', 'claim_width_limit',
            'claim_decomposition', 'claim_bounded_by_one', 'claim_permutation_identity', 'decay_exponent',
@@ -13,17 +13,18 @@ __all__ = ['VERDICTS', 'CLAIMS', 'MAKE', 'MARGIN', 'VARIANT', 'COLUMNS', 'GNN', 
            'claim_coverage_trained', 'claim_coverage_linearised', 'claim_coverage_kernel', 'claim_third_term',
            'claim_in_network_rkhs', 'claim_gram_concentration', 'claim_gradient_norm', 'claim_descent_limit',
            'claim_movement', 'falls', 'claim_lazy', 'claim_taylor', 'claim_linearisation', 'claim_gain_of_network',
-           'claim_variance_bound', 'claim_episodes', 'claim_complete_graphs', 'endpoints', 'ends_below',
-           'claim_published_best', 'claim_published_gnn', 'claim_published_density', 'Look', 'Looks', 'p_value', 'holm',
-           'judge_look', 'decide', 'load_runs', 'shares', 'minus', 'sizes', 'domain', 'spell', 'versus', 'late',
-           'claim_best_everywhere', 'claim_finds_optimum', 'claim_nn_may_fail', 'claim_scales_with_arms',
-           'claim_sublinear', 'claim_gnn_beats_nn', 'claim_out_of_the_box', 'change', 'moved', 'claim_size_gnn_pe',
-           'claim_size_nn_pe', 'claim_size_gnn', 'claim_size_nn', 'claim_sparse_small', 'claim_density_gnn_ucb',
-           'claim_density_nn_ucb', 'gap_change', 'claim_density_gap', 'claim_density_nn', 'claim_density_ucb_mostly',
-           'well', 'claim_insensitive', 'claim_less_sensitive_than_nn', 'ledger', 'write_ledger', 'summary']
+           'claim_variance_bound', 'claim_episodes', 'theorem_runs', 'claim_keeps_optimum', 'claim_regret_bound',
+           'claim_complete_graphs', 'endpoints', 'ends_below', 'claim_published_best', 'claim_published_gnn',
+           'claim_published_density', 'Look', 'Looks', 'p_value', 'holm', 'judge_look', 'decide', 'load_runs', 'shares',
+           'minus', 'sizes', 'domain', 'spell', 'versus', 'late', 'claim_best_everywhere', 'claim_best_as_run',
+           'claim_finds_optimum', 'claim_nn_may_fail', 'claim_scales_with_arms', 'claim_sublinear',
+           'claim_gnn_beats_nn', 'claim_out_of_the_box', 'change', 'moved', 'claim_size_gnn_pe', 'claim_size_nn_pe',
+           'claim_size_gnn', 'claim_size_nn', 'claim_sparse_small', 'claim_density_gnn_ucb', 'claim_density_nn_ucb',
+           'gap_change', 'claim_density_gap', 'claim_density_nn', 'claim_density_ucb_mostly', 'well',
+           'claim_insensitive', 'claim_less_sensitive_than_nn', 'ledger', 'summary']
 
-# %% ../nbs/12_claims.ipynb #2d5dfabc
-import csv, io, math
+# %% ../nbs/12_claims.ipynb #55948ad2
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,8 +34,10 @@ import numpy as np
 import torch
 from scipy import stats
 
-from .confidence import Posterior, beta
-from .core import check_choice, check_number, write_atomically
+from .bandits import regret_bound
+from .confidence import Posterior, beta, clopper_pearson
+from .core import check_choice, check_number
+from .figures import read_table, write_csv
 from .gntk import gntk, permutation_kernel, unit_cosines
 from .graphs import GraphDomain
 from .infogain import gain_ceiling, greedy_gain, information_gain, max_information_gain, mig_bound
@@ -92,10 +95,10 @@ class Claim:
     files:tuple # Result files that the test reads
     test:Callable # Folder of results -> Finding, or Looks for an experiment
 
-# %% ../nbs/12_claims.ipynb #c2621c92
+# %% ../nbs/12_claims.ipynb #14b6f949
 CLAIMS = []
 MAKE = {"width_limit.csv": "python scripts/width_table.py", "coverage.csv": "python scripts/coverage.py",
-        "taylor_error.csv": "python scripts/taylor_error.py",
+        "taylor_error.csv": "python scripts/taylor_error.py", "elimination.csv": "python scripts/elimination.py",
         "published.csv": "python scripts/published_table.py FOLDER",
         "regret.csv": "gnn_bandits reproduce", "hyper.csv": "gnn_bandits reproduce --figure hyper"}
 
@@ -113,15 +116,14 @@ def claim(
         return test
     return enter
 
-def read_table(
+def evidence(
     results:str|Path, # Folder
     name:str, # File in it
-)->list[dict]: # Rows, as text
+)->list[dict]: # Rows, numbers as numbers
     "Rows of a result table; says how to make it if it is missing."
     path = Path(results)/name
     if not path.is_file(): raise FileNotFoundError(f"the ledger needs {path}; make it with: {MAKE[name]}")
-    with path.open() as f: rows = list(csv.DictReader(f))
-    if not rows: raise ValueError(f"expected rows in {path}, got an empty table; make it with: {MAKE[name]}")
+    if not (rows := read_table(path)): raise ValueError(f"expected rows in {path}, got an empty table; make it with: {MAKE[name]}")
     return rows
 
 # %% ../nbs/12_claims.ipynb #ca5318ff
@@ -237,12 +239,12 @@ def claim_invariant_network(results):
     net = LazyGNN(4, 64, 2, rng=rng, dtype=torch.float64, symmetric=False)
     return identity(apart(net(X.permute(rng)), net(X)), 1e-12, "outputs after renumbering nodes")
 
-# %% ../nbs/12_claims.ipynb #7f9301de
+# %% ../nbs/12_claims.ipynb #25f66a83
 @claim("theory", "width-limit", "Section 3, proposition on the GNTK", "03_networks.ipynb", "width_limit.csv")
 def claim_width_limit(results):
     "As the width grows the tangent kernel over m converges to a deterministic kernel."
-    rows = [r for r in read_table(results, "width_limit.csv") if (r["L"], r["symmetric"]) == ("2", "1")]
-    m, distance = ([float(r[k]) for r in rows] for k in ("m", "distance"))
+    rows = [r for r in evidence(results, "width_limit.csv") if (r["L"], r["symmetric"]) == (2, 1)]
+    m, distance = ([r[k] for r in rows] for k in ("m", "distance"))
     return decays(m, distance, f"distance to the limit on log m, {len(rows)} networks")
 
 @claim("theory", "decomposition", "Section 3, proposition on the GNTK", "02_gntk.ipynb")
@@ -371,15 +373,15 @@ def claim_gain_free_of_n(results):
                    verdict(high < 0.05, refuted=low > 0.05),
                    "larger graphs give less" if high < 0 else "growth is not excluded")
 
-# %% ../nbs/12_claims.ipynb #c0397771
+# %% ../nbs/12_claims.ipynb #270fca78
 def coverage(
     results:str|Path, # Folder
     estimator:str, # "kernel", "linearised" or "trained"
 )->Finding:
     "The least covered setting of one estimator."
-    rows = [r for r in read_table(results, "coverage.csv") if r["estimator"] == estimator]
-    worst = min(rows, key=lambda r: float(r["low"]))
-    share, low, high = int(worst["covered"])/int(worst["trials"]), float(worst["low"]), float(worst["high"])
+    rows = [r for r in evidence(results, "coverage.csv") if r["estimator"] == estimator]
+    worst = min(rows, key=lambda r: r["low"])
+    share, low, high = worst["covered"]/worst["trials"], worst["low"], worst["high"]
     return Finding(f"share of trials that cover all arms, worst of {len(rows)} settings", share, low, high,
                    verdict(low >= 0.9, refuted=high < 0.9), f"at least {low:.3f}, where 1 - δ = 0.9")
 
@@ -420,13 +422,13 @@ def claim_in_network_rkhs(results):
     return Finding("largest norm over B of any reward on 30 graphs, m = 512, five networks", mean, low, high,
                    verdict(high <= 2**0.5, refuted=low > 2**0.5), f"up to {high:.2f}, where √2 = {2**0.5:.2f}")
 
-# %% ../nbs/12_claims.ipynb #6d0945b8
+# %% ../nbs/12_claims.ipynb #3f3dda2a
 @claim("theory", "gram-concentration", "App. C.2, Gram lemma", "03_networks.ipynb", "width_limit.csv")
 def claim_gram_concentration(results):
     "The Gram matrix of T gradients is within T ε of the GNTK matrix for m above L⁶ ε⁻⁴ log(L N T²/δ)."
-    rows = [r for r in read_table(results, "width_limit.csv") if r["symmetric"] == "1"]
+    rows = [r for r in evidence(results, "width_limit.csv") if r["symmetric"] == 1]
     epsilon = lambda L, m: (L**6*math.log(L*5*10**2/0.1)/m)**0.25
-    ratio = max(float(r["distance"])/(10*epsilon(int(r["L"]), float(r["m"]))) for r in rows)
+    ratio = max(r["distance"]/(10*epsilon(r["L"], r["m"])) for r in rows)
     return bounded(ratio, f"constant 1, {len(rows)} networks, ten graphs of five nodes")
 
 @claim("theory", "gradient-norm", "App. C.2, norm bounds", "03_networks.ipynb")
@@ -454,11 +456,11 @@ def claim_movement(results):
     printed = max(size*B/(2*math.sqrt(B)) for B in (0.5, 1., 8., 64.))
     return bounded(printed, "one graph with k = λ = 1 and reward B up to 64", size/2, "B² in place of B")
 
-# %% ../nbs/12_claims.ipynb #1692baee
+# %% ../nbs/12_claims.ipynb #8d2978e0
 def falls(results, column, what, rate=0.):
     "A column of the Taylor table against the width."
-    rows = read_table(results, "taylor_error.csv")
-    m, y = ([float(r[k]) for r in rows] for k in ("m", column))
+    rows = evidence(results, "taylor_error.csv")
+    m, y = ([r[k] for r in rows] for k in ("m", column))
     return decays(m, y, f"{what} on log m, {len(rows)} trainings", rate)
 
 @claim("theory", "lazy", "Sections 3 and 5", "07_training.ipynb", "taylor_error.csv")
@@ -476,7 +478,7 @@ def claim_linearisation(results):
     "Training a wide network is training its linearisation, that is kernel regression."
     return falls(results, "distance", "distance of the two predictions")
 
-# %% ../nbs/12_claims.ipynb #63154f92
+# %% ../nbs/12_claims.ipynb #2f0d88bd
 @claim("theory", "gain-of-network", "App. C, MIG lemma", "05_information_gain.ipynb")
 def claim_gain_of_network(results):
     "The information gain of the tangent kernel exceeds that of the GNTK by at most o(m^(-1/4))."
@@ -507,6 +509,31 @@ def claim_episodes(results):
     over = lambda shift: max(count(T)/math.ceil(math.log2(T + shift)) for T in range(2, 2000))
     return bounded(over(0), "T from 2 to 2000", over(1), "⌈log₂(T + 1)⌉")
 
+# %% ../nbs/12_claims.ipynb #365f8fda
+def theorem_runs(results, model):
+    "Runs of the theorem's algorithm, without those of the control."
+    return [r for r in evidence(results, "elimination.csv") if (r["model"], r["share"]) == (model, 1)]
+
+@claim("theory", "keeps-optimum", "App. C, step 3", "09_bandits.ipynb", "elimination.csv")
+def claim_keeps_optimum(results):
+    "With probability 1-δ the optimal graph survives every elimination."
+    runs = theorem_runs(results, "linearized")
+    kept, n = sum(r["survived"] for r in runs), len(runs)
+    low, high = clopper_pearson(kept, n)
+    return Finding("share of runs in which the optimum survives", kept/n, low, high, verdict(low >= 0.9, refuted=high < 0.9),
+                   f"{kept} of {n} runs with linearised networks, where 1 - δ = 0.9")
+
+@claim("theory", "regret-bound", "Section 4.3, theorem", "09_bandits.ipynb", "elimination.csv")
+def claim_regret_bound(results):
+    "The regret of GNN-PE is of the order of β √(T γ_T), up to logarithms."
+    K, lam, B = gntk(graphs(40, 5, 4, 0, 0.3)), 0.0025, 5.
+    runs = [r for model in ("gntk", "linearized") for r in theorem_runs(results, model)]
+    ends = [2**e - 1 for e in range(1, 10)]
+    gains = {T: max_information_gain(K, T, lam) for T in ends}
+    ratio = max(r[f"R{T}"]/regret_bound(T, gains[T], r["beta"], lam, B) for r in runs for T in ends)
+    return bounded(ratio, f"{len(runs)} runs at {len(ends)} horizons up to {ends[-1]}")
+
+# %% ../nbs/12_claims.ipynb #e04225c5
 @claim("theory", "complete-graphs", "Section 5", "00_graphs.ipynb")
 def claim_complete_graphs(results):
     "On complete graphs all aggregated features are equal, so a network without the invariance has it too."
@@ -515,17 +542,17 @@ def claim_complete_graphs(results):
     gap = max(float(X.h.std(1).max()), apart(net.tangent_kernel(X.permute(rng), X), net.tangent_kernel(X)))
     return identity(gap, 1e-9, "features within a graph, and the rival's kernel after renumbering")
 
-# %% ../nbs/12_claims.ipynb #79f9e338
+# %% ../nbs/12_claims.ipynb #1289137e
 def endpoints(
     results:str|Path, # Folder
     figure:str, # "performance", "domains", "size", "density" or "hyper"
 )->dict: # (N, p, arms) -> algorithm -> (final, standard error, first value)
     "Published curves of one figure."
     panels = {}
-    for r in read_table(results, "published.csv"):
+    for r in evidence(results, "published.csv"):
         if r["figure"] != figure: continue
-        panel = panels.setdefault(tuple(float(r[k]) for k in ("N", "p", "arms")), {})
-        panel[r["algorithm"]] = tuple(float(r[k]) for k in ("final", "se", "first"))
+        panel = panels.setdefault(tuple(r[k] for k in ("N", "p", "arms")), {})
+        panel[r["algorithm"]] = tuple(r[k] for k in ("final", "se", "first"))
     return panels
 
 def ends_below(panels, better, worse):
@@ -602,7 +629,7 @@ def holm(
     out[rank] = np.maximum.accumulate(p[rank]*np.arange(len(p), 0, -1)).clip(max=1)
     return out
 
-# %% ../nbs/12_claims.ipynb #b772141a
+# %% ../nbs/12_claims.ipynb #c9f52e55
 def judge_look(
     look:Look, # One comparison
     adjusted:float, # Its p-value after Holm
@@ -611,7 +638,7 @@ def judge_look(
 )->tuple[bool, bool, tuple]: # Holds, fails, and (mean, low, high)
     "Whether one look holds, fails, or neither."
     mean, low, high, _ = paired_difference(look.values, level=level)
-    fails = low > -look.margin if look.claim == "below" else low > look.margin or high < -look.margin
+    fails = low >= -look.margin if look.claim == "below" else low > look.margin or high < -look.margin
     holds = adjusted <= alpha
     return holds, fails and not holds, (mean, low, high)
 
@@ -636,19 +663,18 @@ def decide(
     return Finding(f"mean difference, claimed {looks.looks[i].claim}", *here[i][2], said,
                    reason + f"; true as: {looks.correction}"*(said == VERDICTS[1]), len(everything))
 
-# %% ../nbs/12_claims.ipynb #cf71be0f
+# %% ../nbs/12_claims.ipynb #8d5d8018
 def load_runs(
     results:str|Path, # Folder
     variant:dict=VARIANT, # Which runs: model, width, reward
 )->list[dict]: # One for each run
-    "Rows of `regret.csv` of one variant, as numbers."
-    rows = read_table(results, "regret.csv")
+    "Rows of `regret.csv` of one variant."
+    rows = evidence(results, "regret.csv")
     chosen = [r for r in rows if all(r[k] == v for k, v in variant.items())]
     if not chosen:
         found = sorted({tuple(r[k] for k in variant) for r in rows})
         raise ValueError(f"expected runs with {variant} in {Path(results)/'regret.csv'}, got only {found}")
-    text = {"panel", "algorithm", *VARIANT}
-    return [{k: v if k in text else float(v) for k, v in r.items()} for r in chosen]
+    return chosen
 
 COLUMNS = {"regret": "regret", "inference": "inference_regret", "best": "best_observed_regret"}
 
@@ -681,7 +707,7 @@ def minus(
     if len(seeds) < 3: raise ValueError(f"expected at least three seeds in common, got {seeds}")
     return np.array([a[s] - b[s] for s in seeds])
 
-# %% ../nbs/12_claims.ipynb #87d451ce
+# %% ../nbs/12_claims.ipynb #e1d783b6
 GNN, NN, POLICIES, SIZES = ("GNN-PE", "GNN-UCB"), ("NN-PE", "NN-UCB"), ("PE", "UCB"), (200., 500., 1000.)
 DOMAINS = [dict(panel="domains", N=N, p=p) for N in (5., 20., 100.) for p in (0.05, 0.2, 0.95)]
 
@@ -704,6 +730,13 @@ def claim_best_everywhere(results):
     "GNN-PE has the lowest regret for every number of arms."
     runs = load_runs(results)
     against = lambda *rivals: tuple(versus(runs, "GNN-PE", rival, sizes(A)) for rival in rivals for A in SIZES)
+    return Looks(against("GNN-UCB", *NN), against(*NN), "lower than both NN methods")
+
+@claim("experiment", "best-as-run", "Section 5, Figure 1", "11_figures.ipynb", "regret.csv")
+def claim_best_as_run(results):
+    "With trained networks and diagonal widths, as the paper ran them, GNN-PE has the lowest regret at 200 arms."
+    runs = load_runs(results, VARIANT | {"model": "trained", "width": "diagonal"})
+    against = lambda *rivals: tuple(versus(runs, "GNN-PE", rival, dict(panel="trained", arms=200.)) for rival in rivals)
     return Looks(against("GNN-UCB", *NN), against(*NN), "lower than both NN methods")
 
 @claim("experiment", "finds-optimum", "Section 5, Figure 1", "11_figures.ipynb", "regret.csv")
@@ -834,7 +867,7 @@ def claim_density_ucb_mostly(results):
     more = lambda N: gap_change(runs, "UCB", N) - gap_change(runs, "PE", N)
     return Looks(tuple(Look(f"change of the gap, UCB minus PE, N = {N:g}", more(N)) for N in (5., 20., 100.)))
 
-# %% ../nbs/12_claims.ipynb #dc55eddc
+# %% ../nbs/12_claims.ipynb #adcfeb55
 def well(
     results:str|Path, # Folder
     algorithm:str, # Name
@@ -842,10 +875,10 @@ def well(
 )->dict: # Seed -> fraction of configurations that do well
     "How many configurations of the hyper-parameters do well, for each seed."
     seeds = {}
-    for r in read_table(results, "hyper.csv"):
+    for r in evidence(results, "hyper.csv"):
         if r["algorithm"] != algorithm: continue
-        share = float(r["inference_regret"])/(float(r["T"])*float(r["mean_gap"]))
-        seeds.setdefault(float(r["seed"]), {})[r["lam"], r["beta"]] = share
+        share = r["inference_regret"]/(r["T"]*r["mean_gap"])
+        seeds.setdefault(r["seed"], {})[r["lam"], r["beta"]] = share
     if not seeds: raise ValueError(f"expected runs of {algorithm} in {Path(results)/'hyper.csv'}, got none")
     configs = set.intersection(*(set(v) for v in seeds.values()))
     if len(configs) < 2:
@@ -868,7 +901,7 @@ def claim_less_sensitive_than_nn(results):
         return Look(f"fraction below half of random, NN-{policy} minus GNN-{policy}", minus(nn, gnn), margin=0.)
     return Looks(tuple(pair(policy) for policy in POLICIES))
 
-# %% ../nbs/12_claims.ipynb #0868857c
+# %% ../nbs/12_claims.ipynb #69baf54b
 FIELDS = ("key", "kind", "statement", "where", "evidence", "function", "files",
           "statistic", "estimate", "low", "high", "looks", "verdict", "reason")
 
@@ -890,17 +923,6 @@ def ledger(
             c.key, c.kind, c.statement, c.where, c.evidence, f"gnn_bandits.claims.{c.test.__name__}",
             " ".join(c.files), f.statistic, *numbers, str(f.looks), f.verdict, f.reason))))
     return rows
-
-def write_ledger(
-    rows:Sequence, # What `ledger` returned
-    path:str|Path, # File
-)->Path:
-    "Write the ledger as a table."
-    text = io.StringIO()
-    writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return write_atomically(path, text.getvalue())
 
 def summary(
     rows:Sequence, # What `ledger` returned, or rows of the file

@@ -14,7 +14,7 @@ from pathlib import Path
 from fastcore.docments import docments
 from fastcore.script import anno_parser
 
-# %% ../nbs/50_cli.ipynb #d1ff17bf
+# %% ../nbs/50_cli.ipynb #0c2652a7
 class RunsFailed(RuntimeError):
     "Some runs of a sweep raised; the others are in the store."
 
@@ -33,7 +33,7 @@ def reproduce(
 ):
     "Run the paper's pipeline and draw its figures. Runs that are finished are skipped."
     from gnn_bandits.experiments import Store, sweep
-    from gnn_bandits.figures import FIGURES, figure_specs, regret_table, reproduce_figure, write_csv
+    from gnn_bandits.figures import FIGURES, REGRET_PANELS, cost_table, figure_specs, regret_table, reproduce_figure, write_csv
     names = list(FIGURES) if figure == "all" else figure.split(",")
     if unknown := [n for n in names if n not in FIGURES]:
         raise ValueError(f"unknown figure {unknown[0]!r}; there are: all, {', '.join(FIGURES)}")
@@ -46,7 +46,9 @@ def reproduce(
             print(f"{summary} in {store.path}")
         if all(s in store for s in specs[name]):
             for path in reproduce_figure(name, out, quick, store, specs[name]): print(f"wrote {path}")
-    if all(n in names and all(s in store for s in specs[n]) for n in ("performance", "benchmark")):
+    whole = {n: s for n, s in specs.items() if s and all(spec in store for spec in s)}
+    if whole: print(f"wrote {write_csv(Path(out)/'cost.csv', cost_table(store, whole))}")
+    if set(whole) >= set(REGRET_PANELS.values()):
         print(f"wrote {write_csv(Path(out)/'regret.csv', regret_table(store, quick, seeds, model))}")
     if any(specs.values()) and summary.failed:
         raise RunsFailed(f"{summary}; gnn_bandits show {store.path} {summary.failed[0]} tells why")

@@ -7,13 +7,13 @@ __all__ = ['SPEC_VERSION', 'PURPOSES', 'TIMINGS', 'REGRETS', 'canonical', 'compa
            'versions', 'peak_mb', 'Run', 'start_of', 'play', 'run_spec', 'Damaged', 'pack', 'unpack', 'Store',
            'Failure', 'flat', 'grid', 'cost', 'group', 'pieces', 'Task', 'failure', 'work', 'Here', 'settle',
            'process_pool', 'dask_pool', 'check_cluster', 'pool_for', 'outcomes', 'result', 'alone', 'Summary',
-           'tasks_for', 'sweep']
+           'tasks_for', 'keep_dataset', 'make_datasets', 'sweep']
 
-# %% ../nbs/10_experiments.ipynb #c4661d60
+# %% ../nbs/10_experiments.ipynb #a40cb471
 import contextlib, dataclasses, hashlib, io, itertools, json, logging, os, platform, resource, signal
 import sys, threading, time, traceback, typing
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, as_completed, wait
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
@@ -297,7 +297,7 @@ def read(self:Store,
     if run.spec.key != path.stem: raise Damaged(f"{path} holds another run, {run.spec.key}; remove it")
     return run
 
-# %% ../nbs/10_experiments.ipynb #9e437f6f
+# %% ../nbs/10_experiments.ipynb #5675d141
 @dataclass(frozen=True)
 class Failure:
     "A run that raised."
@@ -321,11 +321,16 @@ def failures(self:Store)->list[Failure]:
     return [Failure(**v | {"spec": RunSpec.from_json(compact(v["spec"]))}) for v in found]
 
 @patch
+def dataset_path(self:Store, spec:DatasetSpec)->Path:
+    "Where a data set is kept."
+    return self.path/"data"/f"{spec.hash[:16]}.npz"
+
+@patch
 def dataset(self:Store,
     spec:DatasetSpec, # Which
 )->Dataset:
     "A data set, made once and kept; a damaged file is made again."
-    path = self.path/"data"/f"{spec.hash[:16]}.npz"
+    path = self.dataset_path(spec)
     if path.exists():
         try: return Dataset.load(path)
         except ValueError as e: print(f"making it again: {e}", file=sys.stderr)
@@ -630,7 +635,26 @@ def tasks_for(
         partial = tuple(str(store.partial(s)) if local and s.model == "trained" else None for s in left)
         yield Task(left, *left[0].action_set(sets[spec]), partial)
 
-# %% ../nbs/10_experiments.ipynb #722ceb05
+# %% ../nbs/10_experiments.ipynb #49d5aace
+def keep_dataset(path, spec):
+    "Make a data set in a worker."
+    Store(path).dataset(spec)
+
+def make_datasets(
+    specs:Iterable[DatasetSpec], # Which should be there
+    store:Store, # Where they are kept
+    jobs:int, # Processes
+    progress:bool=True, # Show a bar, on a terminal
+):
+    "Make the data sets that are missing, if there are several, in as many processes as there are."
+    todo = [s for s in dict.fromkeys(specs) if not store.dataset_path(s).exists()]
+    if min(len(todo), jobs) < 2: return
+    todo.sort(key=lambda s: -s.n*s.N*s.d)
+    with contextlib.suppress(BrokenExecutor), process_pool(jobs) as (pool, _):      # what a dying worker left is made later
+        flying = [pool.submit(keep_dataset, store.path, s) for s in todo]
+        for future in tqdm(as_completed(flying), "data sets", len(flying), unit="set", disable=None if progress else True): future.result()
+
+# %% ../nbs/10_experiments.ipynb #bc4c885f
 def sweep(
     specs:Iterable[RunSpec], # Runs, in any order
     store:Store|str|Path, # Where finished runs are kept
@@ -648,9 +672,10 @@ def sweep(
     parts, done, failed = pieces(todo), [], []
     weight = {s: cost(s)[1] + cost(s)[0]/len(part) for part in parts for s in part}
     form = "{desc} {percentage:3.0f}%|{bar}| {postfix} [{elapsed}, {remaining} to go]"
-    bar = tqdm(total=sum(weight.values()), desc="runs", bar_format=form, disable=None if progress else True)
     try:
         store.prepare()
+        if not scheduler: make_datasets((s.data for s in todo), store, jobs, progress)
+        bar = tqdm(total=sum(weight.values()), desc="runs", bar_format=form, disable=None if progress else True)
         tasks = tasks_for(parts, store, set(damaged), not scheduler)
         with one_thread(), bar, contextlib.closing(outcomes(tasks, pool_for(jobs, scheduler))) as results:
             for r in results:

@@ -158,6 +158,22 @@ def test_damaged_data_set_is_made_again(tmp_path, capfd):
     assert "making it again" in capfd.readouterr().err and file.read_bytes() == whole
 
 
+def test_data_sets_are_made_side_by_side(tmp_path):
+    "Same files as one after another; nothing is done for one alone, nor for those that are there"
+    sets = [dataclasses.replace(SMALL, seed=k) for k in range(4)]
+    here, there = Store(tmp_path/"here"), Store(tmp_path/"there")
+    for store in (here, there): store.prepare()
+    for s in sets: here.dataset(s)
+    experiments.make_datasets(sets[:1], there, 2, False)
+    experiments.make_datasets(sets, there, 1, False)
+    assert not list(there.path.glob("data/*"))
+    experiments.make_datasets(sets + sets[:2], there, 2, False)
+    assert {p.name: p.read_bytes() for p in here.path.glob("data/*")} == {p.name: p.read_bytes() for p in there.path.glob("data/*")}
+    stamps = {p: p.stat().st_mtime_ns for p in there.path.glob("data/*")}
+    experiments.make_datasets(sets, there, 2, False)
+    assert stamps == {p: p.stat().st_mtime_ns for p in there.path.glob("data/*")}
+
+
 def test_a_run_of_the_future_is_left_alone(tmp_path, monkeypatch):
     store = Store(tmp_path)
     monkeypatch.setattr(experiments, "SPEC_VERSION", 2)
