@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['PAPER_ALGORITHMS', 'FIELDS', 'LABELS', 'LAMS', 'BETAS', 'SIZES', 'SHADES', 'FEW', 'FIGURES', 'REGRET_PANELS',
            'figure_ntk', 'figure_domains', 'figure_information_gain', 'RunFigure', 'digits', 'run_table', 'curve_table',
-           'data_set', 'draw_curves', 'read_table', 'hyper_specs', 'hyper_table', 'settings_of', 'best_settings',
-           'draw_hyper', 'performance_specs', 'draw_performance', 'domain_specs', 'wide_specs', 'draw_domains',
-           'draw_effect', 'draw_size', 'draw_density', 'ablation_switches', 'code_settings', 'ablation_specs',
-           'ablation_table', 'gaps_of', 'mean_se', 'draw_ablation', 'trained_specs', 'draw_trained', 'figure_specs',
-           'regret_table', 'cost_table', 'write_csv', 'reproduce_figure']
+           'mean_se', 'data_set', 'draw_curves', 'read_table', 'hyper_specs', 'hyper_table', 'settings_of',
+           'best_settings', 'draw_hyper', 'performance_specs', 'draw_performance', 'domain_specs', 'wide_specs',
+           'draw_domains', 'draw_effect', 'draw_size', 'draw_density', 'ablation_switches', 'code_settings',
+           'ablation_specs', 'ablation_table', 'gaps_of', 'draw_ablation', 'trained_specs', 'draw_trained',
+           'figure_specs', 'regret_table', 'cost_table', 'write_csv', 'reproduce_figure']
 
 # %% ../nbs/11_figures.ipynb #a3025474
 import csv, io, math
@@ -136,6 +136,14 @@ def curve_table(
         rows += [{"value": value} | {k: digits(v) for k, v in r.items()} for r in c.to_dict("records")]
     return rows
 
+# %% ../nbs/11_figures.ipynb #6670aef2
+def mean_se(
+    values, # Numbers
+)->tuple[float, float]:
+    "Mean and standard error."
+    v = np.asarray(list(values), float)
+    return float(v.mean()), float(v.std(ddof=1)/math.sqrt(len(v))) if len(v) > 1 else math.nan
+
 # %% ../nbs/11_figures.ipynb #faf5299b
 def data_set(
     name:str, # A key of `DATASETS`
@@ -144,7 +152,7 @@ def data_set(
     "A data set of the paper, whole or small."
     return replace(DATASETS[name], n=500) if quick else DATASETS[name]
 
-# %% ../nbs/11_figures.ipynb #68c63eef
+# %% ../nbs/11_figures.ipynb #2ae42e62
 LABELS = {"regret": "regret $R_t$", "inference_regret": r"inference regret $\hat R_t$", "best_observed_regret": "best-observed regret"}
 
 def draw_curves(
@@ -165,7 +173,8 @@ def draw_curves(
         ax.fill_between(t, mean - se, mean + se, color=line.get_color(), alpha=0.2, lw=0)
     for r in published:
         ax.errorbar(r["T"]*1.04, r["final"]/r["first"], r["se"]/r["first"], fmt="D", ms=3.5, color=COLORS[r["algorithm"]], capsize=2, clip_on=False)
-    ax.set(xlabel="step $t$", ylim=(0, None))
+    ax.set_xlabel("step $t$")
+    ax.set_ylim(0, None, auto=True)              # panels that share this axis may need more room
 
 def read_table(
     path:str|Path, # A CSV file of `nbs/results`
@@ -266,7 +275,7 @@ def draw_performance(
     fig.axes[0].set_ylabel(f"{LABELS[value]}, mean gaps")
     fig.axes[-1].legend(loc="center left", bbox_to_anchor=(1.04, 0.5))
 
-# %% ../nbs/11_figures.ipynb #efe85a68
+# %% ../nbs/11_figures.ipynb #f1b685c9
 def domain_specs(
     quick:bool=False, # 2 runs of 60 steps with 40 arms, on four domains
     seeds:int|None=None, # Runs of each algorithm
@@ -296,7 +305,9 @@ def draw_domains(
         if not here(table): axes[i, j].set_axis_off(); continue
         draw_curves(axes[i, j], here(table), value, published=here(published) if value == "best_observed_regret" else ())
         axes[i, j].set_title(f"$N={N}$, $p={p:g}$", fontsize=8)
-        if i < len(Ns) - 1: axes[i, j].set_xlabel("")
+        lowest = not any((r["N"], r["p"]) == (M, p) for r in table for M in Ns[i + 1:])
+        axes[i, j].tick_params(labelbottom=lowest)
+        if not lowest: axes[i, j].set_xlabel("")
     for ax in axes[:, 0]: ax.set_ylabel("mean gaps")
     axes[0, -1].legend(loc="center left", bbox_to_anchor=(1.04, 0.5))
 
@@ -376,7 +387,7 @@ def ablation_table(store, specs):
         rows += [r | {"panel": switch} for r in run_table(store, mine, "ablation", ("lam", "beta", "fit", "explore"))]
     return rows
 
-# %% ../nbs/11_figures.ipynb #d0b16150
+# %% ../nbs/11_figures.ipynb #bd1dde6b
 def gaps_of(
     table:list[dict], # What `ablation_table` returned
     value:str="regret", # Which regret
@@ -385,13 +396,6 @@ def gaps_of(
     at = {(r["panel"], r["algorithm"], r["seed"]): r[value]/r["mean_gap"] for r in table}
     return {(s, policy): {seed: at[s, f"NN-{policy}", seed] - at[s, f"GNN-{policy}", seed] for t, a, seed in at if t == s and a == f"GNN-{policy}"}
             for s in dict.fromkeys(k[0] for k in at) for policy in ("PE", "UCB")}
-
-def mean_se(
-    values, # Numbers
-)->tuple[float, float]:
-    "Mean and standard error."
-    v = np.asarray(list(values), float)
-    return float(v.mean()), float(v.std(ddof=1)/math.sqrt(len(v))) if len(v) > 1 else math.nan
 
 def draw_ablation(
     fig, # Matplotlib figure
@@ -439,7 +443,7 @@ def draw_trained(
     axes[0].set_ylabel(f"{LABELS[value]}, mean gaps")
     axes[1].legend(loc="center left", bbox_to_anchor=(1.06, 0.5))
 
-# %% ../nbs/11_figures.ipynb #16847f33
+# %% ../nbs/11_figures.ipynb #68ac03d9
 FIGURES = {"ntk": figure_ntk, "domains": figure_domains, "information_gain": figure_information_gain,
            "hyper": RunFigure(hyper_specs, hyper_table, draw_hyper, (8.5, 2.8)),
            "performance": RunFigure(performance_specs, curve_table, draw_performance, (9.5, 3)),
@@ -447,8 +451,8 @@ FIGURES = {"ntk": figure_ntk, "domains": figure_domains, "information_gain": fig
            "size": RunFigure(domain_specs, curve_table, draw_size, (8.5, 2.7)),
            "density": RunFigure(domain_specs, curve_table, draw_density, (8.5, 2.7)),
            "benchmark_d100": RunFigure(wide_specs, curve_table, draw_domains, (8.5, 6.5)),
-           "ablation": RunFigure(ablation_specs, ablation_table, draw_ablation, (8.5, 3.6)),
-           "trained": RunFigure(trained_specs, curve_table, draw_trained, (7.2, 3))}
+           "trained": RunFigure(trained_specs, curve_table, draw_trained, (7.2, 3)),
+           "ablation": RunFigure(ablation_specs, ablation_table, draw_ablation, (8.5, 3.6))}
 
 def figure_specs(
     name:str, # A key of `FIGURES`
@@ -461,7 +465,7 @@ def figure_specs(
     if seeds is not None: check_number("seeds", seeds, 1, whole=True)
     return FIGURES[name].specs(quick, seeds, model) if isinstance(FIGURES[name], RunFigure) else []
 
-REGRET_PANELS = {"performance": "performance", "domains": "benchmark", "trained": "trained"} # Panel of the table: figure
+REGRET_PANELS = {"performance": "performance", "domains": "benchmark", "wide": "benchmark_d100", "trained": "trained"} # Panel of the table: figure
 
 def regret_table(
     store:Store, # Holds the runs of the figures of `REGRET_PANELS`

@@ -8,7 +8,7 @@ import pytest
 
 from gnn_bandits.experiments import Store, flat, grid, sweep
 from gnn_bandits.figures import (FEW, FIGURES, PAPER_ALGORITHMS, ablation_specs, ablation_switches, ablation_table, best_settings, cost_table, curve_table,
-                                 draw_ablation, draw_trained, figure_specs, gaps_of, mean_se, read_table, regret_table, run_table, trained_specs, write_csv)
+                                 draw_ablation, draw_density, draw_domains, draw_size, draw_trained, figure_specs, gaps_of, mean_se, read_table, regret_table, run_table, trained_specs, write_csv)
 from gnn_bandits.rewards import DATASETS
 
 ROOT = Path(__file__).parent.parent
@@ -103,6 +103,24 @@ def test_drawings_show_every_row():
     draw_trained(fig, [r for w in ("exact", "diagonal") for a in PAPER_ALGORITHMS for r in curve(w, a)], published=theirs)
     assert [len(ax.containers) for ax in fig.axes] == [0, 4]                     # published values beside the diagonal ones only
 
+@pytest.mark.parametrize("draw,key,levels", [(draw_trained, "width", ("exact", "diagonal")), (draw_size, "N", (5, 20, 100)), (draw_density, "p", (0.05, 0.2, 0.95))])
+def test_no_curve_leaves_its_panel(draw, key, levels):
+    "Panels that share an axis are as high as the highest of them, whichever comes last"
+    from matplotlib.figure import Figure
+    rows = [dict(value="best_observed_regret", algorithm=a, width="exact", N=20, p=0.2, T=10, t=t, mean=t*(1 + 5*i + 3*j), se=1.) | {key: level}
+            for i, a in enumerate(PAPER_ALGORITHMS) for j, level in enumerate(levels) for t in (1, 10)]
+    fig = Figure()
+    draw(fig, rows)
+    for ax in fig.axes:
+        assert ax.get_ylim()[0] == 0 and ax.get_ylim()[1] >= max(r["mean"] + r["se"] for r in rows)
+
+def test_every_column_of_domains_has_an_axis():
+    from matplotlib.figure import Figure
+    rows = [dict(value="best_observed_regret", algorithm="GNN-PE", N=N, p=p, T=10, t=t, mean=t, se=1.) for N, p in ((5, 0.05), (5, 0.2), (20, 0.2)) for t in (1, 10)]
+    fig = Figure()
+    draw_domains(fig, rows)
+    assert [ax.get_xlabel() for ax in fig.axes] == ["step $t$", "", "", "step $t$"]
+
 def test_best_settings_by_hand():
     rows = [dict(algorithm="GNN-PE", lam=lam, beta=1., regret=r, mean_gap=1.) for lam, rs in ((0.1, (1, 9)), (1., (4, 4))) for r in rs]
     assert best_settings(rows) == {"GNN-PE": (1., 1.)}
@@ -115,7 +133,7 @@ def test_tables_on_disk(tmp_path):
 def test_committed_tables_are_complete():
     "As many rows as the specs say, every run there once"
     regret = read_table(ROOT/"nbs/results/regret.csv")
-    for panel, name in (("performance", "performance"), ("domains", "benchmark"), ("trained", "trained")):
+    for panel, name in (("performance", "performance"), ("domains", "benchmark"), ("trained", "trained"), ("wide", "benchmark_d100")):
         assert sum(r["panel"] == panel for r in regret) == len(figure_specs(name)), panel
     assert len(read_table(ROOT/"nbs/results/hyper.csv")) == len(figure_specs("hyper"))
     assert len(read_table(ROOT/"nbs/results/ablation.csv")) == len(ablation_specs())
