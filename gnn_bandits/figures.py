@@ -387,7 +387,7 @@ def ablation_table(store, specs):
         rows += [r | {"panel": switch} for r in run_table(store, mine, "ablation", ("lam", "beta", "fit", "explore"))]
     return rows
 
-# %% ../nbs/11_figures.ipynb #bd1dde6b
+# %% ../nbs/11_figures.ipynb #b4951400
 def gaps_of(
     table:list[dict], # What `ablation_table` returned
     value:str="regret", # Which regret
@@ -406,14 +406,14 @@ def draw_ablation(
     for ax, value in zip(axes, ("regret", "best_observed_regret")):
         gaps = gaps_of(table, value)
         switches = list(dict.fromkeys(k[0] for k in gaps))
-        for policy, shift in ("PE", -0.12), ("UCB", 0.12):
+        for policy, shift, mark in ("PE", -0.12, "o"), ("UCB", 0.12, "s"):
             mean, se = zip(*(mean_se(gaps[s, policy].values()) for s in switches))
-            ax.errorbar(mean, np.arange(len(switches)) + shift, xerr=1.96*np.array(se), fmt="o", ms=4, color=COLORS[f"GNN-{policy}"], label=policy)
+            ax.errorbar(mean, np.arange(len(switches)) + shift, xerr=1.96*np.array(se), fmt=mark, ms=4, color=COLORS[f"GNN-{policy}"], label=policy)
         ax.axvline(0, color="#767676", lw=0.8)
         ax.set(xlabel=f"NN − GNN, {LABELS[value]}".replace("_t", "_T"))
     axes[0].set_yticks(range(len(switches)), switches)
     axes[0].invert_yaxis()
-    axes[1].legend(title="policy")
+    axes[1].legend(title="policy", loc="center left", bbox_to_anchor=(1.02, 0.5))
 
 # %% ../nbs/11_figures.ipynb #3a81fdfd
 def trained_specs(
