@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gnn_bandits import figures
 from gnn_bandits.experiments import Store, flat, grid, sweep
-from gnn_bandits.figures import (FEW, FIGURES, PAPER_ALGORITHMS, ablation_specs, ablation_switches, ablation_table, best_settings, cost_table, curve_table,
-                                 draw_ablation, draw_density, draw_domains, draw_size, draw_trained, figure_specs, gaps_of, mean_se, read_table, regret_table, run_table, trained_specs, write_csv)
+from gnn_bandits.figures import (FEW, PAPER_ALGORITHMS, ablation_specs, ablation_switches, ablation_table, best_settings, cost_table, curve_table,
+                                 draw_ablation, draw_density, draw_domains, draw_size, draw_trained, figure_specs, gaps_of, mean_se, read_table, run_table, trained_specs, write_csv)
 from gnn_bandits.rewards import DATASETS
 
 ROOT = Path(__file__).parent.parent
@@ -47,9 +48,18 @@ def test_runs_are_shared():
     assert keys(ablation_specs(switch="main")) <= keys(figure_specs("performance"))
     assert {(s.algorithm, s.settings.width) for s in trained_specs()} == {(a, w) for a in PAPER_ALGORITHMS for w in ("exact", "diagonal")}
 
-def test_seeds_limit_the_slow_switches_too():
-    assert {s.seed for s in ablation_specs(seeds=3)} == {0, 1, 2}
-    assert {s.seed for s in ablation_specs(switch="training: real networks")} == set(range(FEW))
+def test_seeds_that_are_asked_for_are_given():
+    "The slow switches have fewer runs only if no number is asked for, and the table then asks for no more"
+    real = "training: real networks"
+    assert {s.seed for s in ablation_specs(switch=real)} == set(range(FEW)) and {s.seed for s in ablation_specs(switch="main")} == set(range(20))
+    for n in (3, 10): assert {s.seed for s in trained_specs(seeds=n)} == {s.seed for s in ablation_specs(seeds=n, switch="main")} == set(range(n))
+
+@pytest.mark.parametrize("seeds", [None, 3, 10])
+def test_ablation_table_has_the_runs_that_were_made(seeds, monkeypatch):
+    monkeypatch.setattr(figures, "run_table", lambda store, specs, *more: [dict(key=s.key) for s in specs])
+    specs = ablation_specs(seeds=seeds)
+    rows = ablation_table(None, specs)
+    assert [r["key"] for r in rows] == [s.key for s in specs] and {r["panel"] for r in rows} == set(ablation_switches())
 
 def test_run_table_by_hand(small):
     store, specs = small
