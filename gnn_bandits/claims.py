@@ -23,7 +23,7 @@ __all__ = ['VERDICTS', 'CLAIMS', 'MAKE', 'MARGIN', 'VARIANT', 'COLUMNS', 'GNN', 
            'gap_change', 'claim_density_gap', 'claim_density_nn', 'claim_density_ucb_mostly', 'well',
            'claim_insensitive', 'claim_less_sensitive_than_nn', 'ledger', 'summary']
 
-# %% ../nbs/12_claims.ipynb #55948ad2
+# %% ../nbs/12_claims.ipynb #0b5d069b
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ from scipy import stats
 from .bandits import regret_bound
 from .confidence import Posterior, beta, clopper_pearson
 from .core import check_choice, check_number
-from .figures import read_table, write_csv
+from .figures import read_table
 from .gntk import gntk, permutation_kernel, unit_cosines
 from .graphs import GraphDomain
 from .infogain import gain_ceiling, greedy_gain, information_gain, max_information_gain, mig_bound
