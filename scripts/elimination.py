@@ -1,4 +1,4 @@
-"""Does phased elimination keep the optimum? Writes nbs/results/elimination.csv, which nbs/09_bandits.ipynb reads.
+"""Does phased elimination keep the optimum? Writes nbs/results/elimination.csv, which nbs/12_bandits.ipynb reads.
 
 Usage: python scripts/elimination.py [--runs K]     (a quarter of an hour on one core with the default)
 """

@@ -1,4 +1,4 @@
-"What would bore a reader of nbs/09_bandits.ipynb."
+"What would bore a reader of nbs/12_bandits.ipynb."
 import json, math
 from dataclasses import asdict
 

@@ -1,4 +1,4 @@
-"What would bore a reader of nbs/06_confidence.ipynb: dtypes, forms of input, invariants, refusals, large domains."
+"What would bore a reader of nbs/09_confidence.ipynb: dtypes, forms of input, invariants, refusals, large domains."
 import copy, math, pickle
 
 import numpy as np
