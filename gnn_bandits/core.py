@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['NOISES', 'COLORS', 'LINES', 'check_number', 'check_choice', 'plain', 'check_arms', 'check_rewards', 'check_gram',
            'check_rng', 'split_rng', 'torch_generator', 'counter_rng', 'one_thread', 'in_threads', 'available_bytes',
-           'check_memory', 'peak_mb', 'optional', 'write_atomically', 'array_hash', 'pack_arrays', 'unpack_arrays',
-           'write_table', 'read_table', 'use_style']
+           'check_memory', 'peak_mb', 'hide_bar', 'optional', 'write_atomically', 'array_hash', 'pack_arrays',
+           'unpack_arrays', 'write_table', 'read_table', 'use_style']
 
 # %% ../nbs/00_core.ipynb #14e1708a
 import contextlib, hashlib, importlib, io, json, math, os, resource, sys, tempfile, threading, zipfile
@@ -205,6 +205,13 @@ def peak_mb()->float:
     status = Path("/proc/self/status")
     if status.exists(): return int(status.read_text().split("VmHWM:")[1].split()[0])/2**10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss/(2**20 if sys.platform == "darwin" else 2**10)
+
+# %% ../nbs/00_core.ipynb #bf6b152f
+def hide_bar(
+    progress:bool, # Whether the caller wants a bar
+)->bool: # For tqdm's argument `disable`
+    "Whether to leave out a progress bar: not asked for, or nobody would see it."
+    return not (progress and (sys.stderr.isatty() or "ipykernel" in sys.modules))
 
 # %% ../nbs/00_core.ipynb #4d67e9c4
 def optional(
