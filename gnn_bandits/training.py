@@ -106,7 +106,7 @@ def loss_gradient_(
 # %% ../nbs/10_training.ipynb #ad48119c
 STOPPING = {"text": "relative change of the loss: the paper's words",
             "printed": "ratio of the last two changes: the paper's formula",
-            "released": "that formula on sums within a pass: the authors' code"} # What flat can mean
+            "released": "that formula on sums within a pass: the authors' code"}
 
 def flatness(
     curve:Sequence[float], # Losses, in order
@@ -118,10 +118,11 @@ def flatness(
     if stopping == "text": top, base = np.abs(change), curve[:-1]
     else: top, base = change[:-1] - change[1:], change[:-1]
     begin = len(curve) - len(top)
-    out[begin:] = np.divide(top, base, out=np.zeros_like(top), where=base != 0) # nothing moved: flat
+    moved = base != 0                                                  # nothing moved: flat
+    out[begin:] = np.divide(top, base, out=np.zeros_like(top), where=moved)
     return out
 
-# %% ../nbs/10_training.ipynb #09531195
+# %% ../nbs/10_training.ipynb #cd29f290
 @dataclass(frozen=True)
 class StopRule:
     "Stop when the loss is small or flat."
@@ -298,7 +299,7 @@ def linearized_fit(
     movement = math.sqrt(float((kappa*phi**2) @ b**2))
     return LinearFit(columns @ (root*(Q @ (phi*b))), J, reason, loss, movement)
 
-# %% ../nbs/10_training.ipynb #5dbeb5f8
+# %% ../nbs/10_training.ipynb #43b10cc5
 def taylor_error(
     m:int, # Width
     seed:int, # Of the network
@@ -354,7 +355,7 @@ def stop_reason(rule, losses, sums):
     curve = sums if rule.stopping == "released" else losses
     return "flat" if flatness(curve[-3:], rule.stopping)[-1] <= rule.flat else None
 
-# %% ../nbs/10_training.ipynb #1c8b3198
+# %% ../nbs/10_training.ipynb #79b758ca
 def adam(
     net:LazyNet, # Graph network or its rival, at θ⁰; not changed
     X:GraphDomain, # All arms
@@ -449,5 +450,5 @@ class Schedule:
         check_number("t", t, 1, whole=True)
         return t <= self.always_until or (t - self.always_until) % self.every == 0
 
-# %% ../nbs/10_training.ipynb #32c3a4af
+# %% ../nbs/10_training.ipynb #c9586215
 READINGS, check_history = tuple(STOPPING), check_observations # Former names
