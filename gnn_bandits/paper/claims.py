@@ -40,10 +40,10 @@ from ..rewards import Environment
 from ..spectrum import eigenvalues, legendre, multiplicity, shares as shares_of_degrees
 from ..training import descent_filter
 
-# %% ../../nbs/23_claims.ipynb #81b1cce6
+# %% ../../nbs/23_claims.ipynb #3ff3258e
 CLAIMS = [] # In the order of the paper
 
-# %% ../../nbs/23_claims.ipynb #7ddc2cab
+# %% ../../nbs/23_claims.ipynb #f277cbb1
 claim = partial(register, CLAIMS)
 
 # %% ../../nbs/23_claims.ipynb #fee890cc
@@ -63,7 +63,7 @@ def claim_invariant_kernel(results):
     return identity_finding(largest_difference(renumbered, gntk(X)), 1e-12,
                             "kernel after renumbering nodes")
 
-# %% ../../nbs/23_claims.ipynb #918c8353
+# %% ../../nbs/23_claims.ipynb #ad21e585
 def single_nodes(X):
     "All nodes of a domain, each as a graph of its own."
     rows = X.h.reshape(-1, 1, X.d).numpy()
@@ -160,7 +160,7 @@ def partial_kernel(u, d, R):
     weight = shares_of_degrees(2, d, R)
     return torch.tensordot(weight, legendre(d, R, u), 1), float(1 - weight.sum())
 
-# %% ../../nbs/23_claims.ipynb #a651a005
+# %% ../../nbs/23_claims.ipynb #2b731ab0
 @claim("theory", "mercer-ntk", "App. A", "05_spectrum.ipynb")
 def claim_mercer_ntk(results):
     "The NTK has a Mercer decomposition in spherical harmonics with positive eigenvalues."
@@ -258,7 +258,7 @@ def claim_gain_free_of_n(results):
                    verdict(high < 0.05, refuted=low > 0.05),
                    "larger graphs give less" if high < 0 else "growth is not excluded")
 
-# %% ../../nbs/23_claims.ipynb #ef3213ac
+# %% ../../nbs/23_claims.ipynb #7583104d
 @dataclass(frozen=True)
 class CoverageSettings:
     "What the coverage experiment is made of."
@@ -275,7 +275,7 @@ class CoverageSettings:
     trials:int=4000 # Of each setting of the kernel and of the linearised networks
     networks:int=20 # Linearised networks, which share the trials
 
-# %% ../../nbs/23_claims.ipynb #1f5ad347
+# %% ../../nbs/23_claims.ipynb #d3106e85
 def observe_blindly(
     K:Tensor, # (n, n) kernel of the arms
     pulls:str, # "random" or "uncertain"
@@ -290,7 +290,7 @@ def observe_blindly(
     for _ in range(s.pulls): post.observe(int(post.std.argmax()), 0.)
     return post
 
-# %% ../../nbs/23_claims.ipynb #297f57fb
+# %% ../../nbs/23_claims.ipynb #7ff6b2e0
 def draw_rewards(
     kind:str, # "sphere" or "worst"
     K:Tensor, # (n, n) kernel of the arms
@@ -319,7 +319,7 @@ def mean_noise(
     total = torch.zeros(len(post.arms), k, dtype=torch.float64).index_add_(0, owner, draws)
     return total/post.counts[:, None]
 
-# %% ../../nbs/23_claims.ipynb #07acc850
+# %% ../../nbs/23_claims.ipynb #ed8fcbcf
 def train_to_convergence(
     net:LazyGNN, # At its start
     X:GraphDomain, # Arms
@@ -346,7 +346,7 @@ def train_to_convergence(
             old = new
     with torch.no_grad(): return forward(old, *net.embed(X)).double()
 
-# %% ../../nbs/23_claims.ipynb #b888f2bd
+# %% ../../nbs/23_claims.ipynb #bea70a70
 def coverage_row(estimator, pulls, reward, noise, multipliers, allowed, delta):
     "One row of the table, from the multipliers that would just have covered all arms."
     covered, n = int((multipliers <= allowed).sum()), len(multipliers)
@@ -366,7 +366,7 @@ def trained_multiplier(X, K, noise, s, rng):
         y = (f[post.arms] + mean_noise(noise, post, 1, s, rng))[:, 0]
         return float(((f[:, 0] - train_to_convergence(net, X, post, y, s)).abs()/post.std).max())
 
-# %% ../../nbs/23_claims.ipynb #fdee0f30
+# %% ../../nbs/23_claims.ipynb #56b353e4
 def coverage_rows(
     trained:int=340, # Trials with a trained network, for each kind of noise
     jobs:int=1, # Processes for these
@@ -436,7 +436,7 @@ def claim_coverage_kernel(results):
     "The same for kernel regression, with B."
     return coverage_finding(results, "kernel")
 
-# %% ../../nbs/23_claims.ipynb #0e83bd64
+# %% ../../nbs/23_claims.ipynb #b5f5a367
 @claim("theory", "third-term", "Section 4.2, theorem", "09_confidence.ipynb")
 def claim_third_term(results):
     "All terms of β but two vanish."
@@ -557,7 +557,7 @@ def claim_episodes(results):
     over = lambda shift: max(count(T)/math.ceil(math.log2(T + shift)) for T in range(2, 2000))
     return bound_finding(over(0), "T from 2 to 2000", over(1), "⌈log₂(T + 1)⌉")
 
-# %% ../../nbs/23_claims.ipynb #d2e9d6c5
+# %% ../../nbs/23_claims.ipynb #42c33deb
 @dataclass(frozen=True)
 class EliminationSettings:
     "What the runs of the theorem's algorithm are made of."
@@ -577,7 +577,7 @@ class EliminationSettings:
         rng = np.random.default_rng(0)
         return GraphDomain.erdos_renyi(self.arms, self.nodes, self.p, self.d, rng)
 
-# %% ../../nbs/23_claims.ipynb #83199974
+# %% ../../nbs/23_claims.ipynb #6d89076f
 def elimination_row(
     X:GraphDomain, # Arms
     K:Tensor, # Their kernel
@@ -599,7 +599,7 @@ def elimination_row(
                 survived=int(alg.active[env.best]), left=int(alg.active.sum()),
                 mean_gap=float(env.gaps.mean())) | {f"R{T}": float(R[T - 1]) for T in ends}
 
-# %% ../../nbs/23_claims.ipynb #69441bf1
+# %% ../../nbs/23_claims.ipynb #5f4826e6
 def elimination_table(
     runs:int=500, # Of each case
     s:EliminationSettings=EliminationSettings(), # Of the experiment
@@ -669,7 +669,7 @@ def ends_below(panels, better, worse):
     z = (final[better] - final[worse])/np.hypot(se[better], se[worse])
     return int((z < 0).sum()), z.min(), z.max()
 
-# %% ../../nbs/23_claims.ipynb #78e9e497
+# %% ../../nbs/23_claims.ipynb #bad143dd
 @claim("published", "published-best", "Section 5, Figures 1 and 6", "24_errata.ipynb",
        "published.csv")
 def claim_published_best(results):
@@ -724,7 +724,7 @@ def compare_algorithms(runs, a, b, where):
     values = difference_by_seed(shares(runs, a, **where), shares(runs, b, **where))
     return Comparison(f"{a} against {b}, {describe(where)}", values)
 
-# %% ../../nbs/23_claims.ipynb #ea2d6536
+# %% ../../nbs/23_claims.ipynb #d2017b15
 def second_half(runs, algorithm, arms, sign=1):
     "The second half of a run against the margin; `sign` -1 if it is claimed to be above."
     share = shares(runs, algorithm, part="second half", **with_arms(arms))
@@ -815,7 +815,7 @@ def compare_domains(runs, algorithm, old, new, sign=1, **kwargs):
     return Comparison(f"{algorithm}, {ends[0]} against {ends[1]}",
                       sign*domain_change(runs, algorithm, old, new), **kwargs)
 
-# %% ../../nbs/23_claims.ipynb #ba673267
+# %% ../../nbs/23_claims.ipynb #a4d9aab7
 @claim("experiment", "size-gnn-pe", "Section 5, Figure 2", "21_figures.ipynb", "regret.csv")
 def claim_size_gnn_pe(results):
     "More nodes (20 to 100, p = 0.2) have little effect on GNN-PE."

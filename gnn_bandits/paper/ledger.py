@@ -8,7 +8,7 @@ __all__ = ['VERDICTS', 'MARGIN', 'VARIANT', 'verdict', 'Finding', 'exact_finding
            'load_runs', 'select_runs', 'shares', 'difference_by_seed', 'ledger', 'markdown_table', 'summary',
            'ledger_markdown', 'require_committed']
 
-# %% ../../nbs/22_ledger.ipynb #f66f8a16
+# %% ../../nbs/22_ledger.ipynb #21b8c318
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from scipy import stats
 
 from ..core import check_choice, check_number, read_table, write_table
 
-# %% ../../nbs/22_ledger.ipynb #d99faf7a
+# %% ../../nbs/22_ledger.ipynb #42303fdd
 VERDICTS = ("holds", "holds with a correction", "does not reproduce", "not testable here")
 
 def verdict(
@@ -32,7 +32,7 @@ def verdict(
     "The verdict that follows from what a test has found."
     return VERDICTS[0 if holds else 1 if corrected else 2 if refuted else 3]
 
-# %% ../../nbs/22_ledger.ipynb #6f1a9c83
+# %% ../../nbs/22_ledger.ipynb #7dc947cf
 @dataclass(frozen=True)
 class Finding:
     "What a test has found."
@@ -61,10 +61,10 @@ def exact_finding(
     "A finding without an interval, because nothing in it is random."
     return Finding(statistic, value, value, value, verdict, reason, comparisons)
 
-# %% ../../nbs/22_ledger.ipynb #d1785773
+# %% ../../nbs/22_ledger.ipynb #b66f122a
 KINDS = ("theory", "published", "experiment")
 
-# %% ../../nbs/22_ledger.ipynb #93c1fbe6
+# %% ../../nbs/22_ledger.ipynb #a28c1e61
 @dataclass(frozen=True)
 class Claim:
     "A sentence of the paper and the function that tests it."
@@ -93,7 +93,7 @@ def register(
         return test
     return enter
 
-# %% ../../nbs/22_ledger.ipynb #c2fc35e8
+# %% ../../nbs/22_ledger.ipynb #df8a6519
 HOW_TO_MAKE = {
     "width_limit.csv": "python scripts/width_table.py",
     "coverage.csv": "python scripts/coverage.py",
@@ -111,7 +111,7 @@ def check_results(
         f"expected a folder of result tables, got {str(results)!r}; the committed tables are "
         "in nbs/results of the source, and gnn_bandits reproduce makes others")
 
-# %% ../../nbs/22_ledger.ipynb #8b8a203b
+# %% ../../nbs/22_ledger.ipynb #1abac631
 def result_table(
     results:str|Path, # Folder of result tables
     name:str, # One of `HOW_TO_MAKE`
@@ -123,7 +123,7 @@ def result_table(
         raise ValueError(f"expected rows in {Path(results)/name}, got an empty table; {how}")
     return table
 
-# %% ../../nbs/22_ledger.ipynb #d82350af
+# %% ../../nbs/22_ledger.ipynb #cc997291
 def identity_finding(
     difference:float, # Largest difference between two routes
     tol:float, # What rounding may do
@@ -135,7 +135,7 @@ def identity_finding(
     return exact_finding(f"largest difference, {what}", shown, verdict(holds),
                          f"{'equal' if holds else 'not equal'} to rounding ({tol:.0e})")
 
-# %% ../../nbs/22_ledger.ipynb #b5d719b1
+# %% ../../nbs/22_ledger.ipynb #6e08723f
 def bound_finding(
     ratio:float, # Largest ratio of what is bounded to the bound as stated
     what:str, # What was bounded
@@ -150,7 +150,7 @@ def bound_finding(
     said = verdict(holds, fixed)
     return exact_finding(f"largest ratio to the bound, {what}", ratio, said, reason)
 
-# %% ../../nbs/22_ledger.ipynb #52bbb2a5
+# %% ../../nbs/22_ledger.ipynb #be79b14e
 def slope_interval(
     x:Sequence, # Abscissae
     y:Sequence, # Ordinates
@@ -161,7 +161,7 @@ def slope_interval(
     half = stats.t.ppf((1 + level)/2, len(x) - 2)*fit.stderr
     return float(fit.slope), float(fit.slope - half), float(fit.slope + half)
 
-# %% ../../nbs/22_ledger.ipynb #dfcc40e3
+# %% ../../nbs/22_ledger.ipynb #4ee0addc
 def decay_finding(
     x:Sequence, # Sizes
     y:Sequence, # What should fall with them
@@ -175,7 +175,7 @@ def decay_finding(
     return Finding(f"slope of log {what}", slope, low, high, verdict(holds, refuted=low > rate),
                    f"{seen} the power {rate:.3g}")
 
-# %% ../../nbs/22_ledger.ipynb #71d8a260
+# %% ../../nbs/22_ledger.ipynb #7a9bdc47
 class PairedDifference(NamedTuple):
     "A mean difference over pairs."
     mean:float
@@ -183,7 +183,7 @@ class PairedDifference(NamedTuple):
     high:float
     p:float # One-sided p-value for "below zero"
 
-# %% ../../nbs/22_ledger.ipynb #8d4a0efb
+# %% ../../nbs/22_ledger.ipynb #0f6c24dd
 def paired_difference(
     a:Sequence, # One number for each seed
     b:Sequence|float=0., # The other, in the same order
@@ -200,7 +200,7 @@ def paired_difference(
     p = stats.ttest_rel(a, b, alternative="less").pvalue
     return PairedDifference(mean, float(low), float(high), float(p))
 
-# %% ../../nbs/22_ledger.ipynb #4ae543ed
+# %% ../../nbs/22_ledger.ipynb #bb7af3b8
 MARGIN = 0.05 # Share of the regret of random pulling that counts as a difference
 
 @dataclass(frozen=True)
@@ -224,7 +224,7 @@ class Comparisons:
     def __iter__(self): return iter(self.stated + self.corrected)
     def __len__(self): return len(self.stated + self.corrected)
 
-# %% ../../nbs/22_ledger.ipynb #b141cd80
+# %% ../../nbs/22_ledger.ipynb #ba33afa6
 def p_value(
     comparison:Comparison, # What is claimed
 )->float:
@@ -232,7 +232,7 @@ def p_value(
     if comparison.claim == "below": return paired_difference(comparison.values).p
     return max(paired_difference(s*comparison.values, comparison.margin).p for s in (1, -1))
 
-# %% ../../nbs/22_ledger.ipynb #74ed00b5
+# %% ../../nbs/22_ledger.ipynb #fd2ca4bb
 def holm(
     p:Sequence, # p-values
 )->np.ndarray: # Adjusted, in the same order
@@ -242,7 +242,7 @@ def holm(
     out[rank] = np.maximum.accumulate(p[rank]*np.arange(len(p), 0, -1)).clip(max=1)
     return out
 
-# %% ../../nbs/22_ledger.ipynb #56c8830a
+# %% ../../nbs/22_ledger.ipynb #95030cac
 class Judgement(NamedTuple):
     "What was found for one comparison; neither holding nor failing means undecided."
     holds:bool
@@ -259,10 +259,10 @@ def judge(
     found, margin = paired_difference(comparison.values, level=level), comparison.margin
     outside = (found.low >= -margin if comparison.claim == "below"
                else found.low > margin or found.high < -margin)
-    holds = adjusted <= alpha
+    holds = bool(adjusted <= alpha)
     return Judgement(holds, outside and not holds, found)
 
-# %% ../../nbs/22_ledger.ipynb #32a0397b
+# %% ../../nbs/22_ledger.ipynb #83b27273
 def decide(
     comparisons:Comparisons, # Of one claim
     adjusted:Sequence, # p-values of the stated and then of the corrected ones, after Holm
@@ -287,7 +287,7 @@ def decide(
     return Finding(f"mean difference, claimed {shown.claim}", *found[:3], said, reason,
                    len(comparisons))
 
-# %% ../../nbs/22_ledger.ipynb #0d0824d9
+# %% ../../nbs/22_ledger.ipynb #ff703352
 VARIANT = {"model": "linearized", "width": "exact", "reward": "sample"} # Runs that the ledger reads
 
 def load_runs(
@@ -319,10 +319,10 @@ def select_runs(
         raise ValueError(f"expected one run for {algorithm}, {where} and seed {seed:g}, got two")
     return runs[fits].set_index("seed")
 
-# %% ../../nbs/22_ledger.ipynb #c65ed1b8
+# %% ../../nbs/22_ledger.ipynb #7d950625
 MEASURES = {"regret": "regret", "inference": "inference_regret", "best": "best_observed_regret"}
 
-# %% ../../nbs/22_ledger.ipynb #f9bbdc1e
+# %% ../../nbs/22_ledger.ipynb #420f9196
 def shares(
     runs:pd.DataFrame, # What `load_runs` returned
     algorithm:str, # Name
@@ -348,7 +348,7 @@ def difference_by_seed(
         raise ValueError(f"expected at least three seeds in common, got {list(seeds)}")
     return (a[seeds] - b[seeds]).to_numpy()
 
-# %% ../../nbs/22_ledger.ipynb #999a57f0
+# %% ../../nbs/22_ledger.ipynb #bde51745
 def ledger(
     claims:Sequence[Claim], # Which ones, in order
     results:str|Path, # Folder of result tables
@@ -370,7 +370,7 @@ def ledger(
             high=f"{f.high:.4g}", looks=f.comparisons, verdict=f.verdict, reason=f.reason))
     return pd.DataFrame(rows)
 
-# %% ../../nbs/22_ledger.ipynb #55df2367
+# %% ../../nbs/22_ledger.ipynb #69a18025
 def markdown_table(
     header:Sequence[str], # Titles of the columns
     rows:Sequence[Sequence], # Cells, as text
@@ -404,7 +404,7 @@ def ledger_markdown(
     header = ["", "claim", "verdict", "number and reason", "evidence"]
     return markdown_table(header, [line(i, r) for i, r in enumerate(table.itertuples(), 1)])
 
-# %% ../../nbs/22_ledger.ipynb #75eb57cd
+# %% ../../nbs/22_ledger.ipynb #f27edc33
 def same_ledger(
     a:pd.DataFrame, # What `ledger` returned
     b:pd.DataFrame, # The same, or the file
@@ -417,7 +417,7 @@ def same_ledger(
     if len(a) != len(b) or not a[text].fillna("").equals(b[text].fillna("")): return False
     return np.allclose(a[numbers].astype(float), b[numbers].astype(float), rtol=rtol, atol=1e-9)
 
-# %% ../../nbs/22_ledger.ipynb #a3f89714
+# %% ../../nbs/22_ledger.ipynb #abb0ba12
 def require_committed(
     path:str|Path, # The committed file
     table:pd.DataFrame, # What came out now
