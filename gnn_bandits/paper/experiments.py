@@ -84,7 +84,7 @@ class RunSpec:
                     doc="Of its JSON")
     key = property(lambda self: self.hash[:16], doc="Names the run in a store")
 
-# %% ../../nbs/18_experiments.ipynb #86b84aed
+# %% ../../nbs/18_experiments.ipynb #bc58d4d8
 def changed_options(
     algorithm:str, # A name in `ALGORITHMS`
     model:str, # One of `MODELS`
@@ -123,7 +123,7 @@ def from_json(cls:RunSpec,
         begins = " ".join(str(text).split())[:60]
         raise ValueError(f"not the spec of a run: {begins!r} ({e})") from e
 
-# %% ../../nbs/18_experiments.ipynb #5edf03fa
+# %% ../../nbs/18_experiments.ipynb #536ea1e2
 def spec_fields(
     spec:RunSpec, # Which run
 )->dict: # Name and value, fit for JSON
@@ -182,7 +182,7 @@ def expected_seconds(
     training = 5e-10*o.J*o.m**2 if spec.model == "trained" else 0.
     return shared, spec.T*step + trainings*training
 
-# %% ../../nbs/18_experiments.ipynb #4ef97faa
+# %% ../../nbs/18_experiments.ipynb #0626e881
 def dataset_bytes(
     data:DatasetSpec, # Which
     made:bool=False, # It is there already and only has to be read
@@ -193,7 +193,7 @@ def dataset_bytes(
     exact = o.method == "exact" or o.method == "auto" and affordable
     return 4*features + (16*data.n**2 if exact and o.kind == "sample" and not made else 0)
 
-# %% ../../nbs/18_experiments.ipynb #03180f55
+# %% ../../nbs/18_experiments.ipynb #02f642e3
 def expected_bytes(
     spec:RunSpec, # Which run
 )->dict[str, float]: # Part of the run, bytes
@@ -214,30 +214,30 @@ def expected_bytes(
     if o.width == "diagonal": parts["squared gradients"] = 4*n*(o.m*(D + 1)/2 + hidden/4)
     return parts
 
-# %% ../../nbs/18_experiments.ipynb #2c424588
+# %% ../../nbs/18_experiments.ipynb #bb0bd1e9
 ADVICE = {"data set": "take fewer graphs (n, or --graphs)", "arms": "take fewer arms",
           "kernel": "take fewer arms", "posterior": "take fewer arms or steps",
           "history": "take fewer steps T", "network": "take a smaller width m, or model='gntk'",
           "squared gradients": "take fewer arms, a smaller width m, or width='exact'"}
 
-# %% ../../nbs/18_experiments.ipynb #4b05a969
+# %% ../../nbs/18_experiments.ipynb #6f711549
 def check_fits(
-    specs:Iterable[RunSpec], # To be played
+    specs:list[RunSpec], # To be played, at least one
     jobs:int=1, # How many side by side on this machine; 0 if they are played elsewhere
-    made:tuple=(), # Data sets that only have to be read
+    made:Iterable[DatasetSpec]=(), # Data sets that only have to be read
 ):
     "Refuse runs that would not fit into memory, before they begin."
-    specs = list(specs)
-    data = {d: dataset_bytes(d, d in made) for d in dict.fromkeys(s.data for s in specs)}
-    for d, need in data.items():
-        check_memory(f"a data set of {d.n} graphs", need, ADVICE["data set"])
+    data = {s.data: dataset_bytes(s.data, s.data in made) for s in specs}
+    d = max(data, key=data.get)
+    check_memory(f"a data set of {d.n} graphs", data[d], ADVICE["data set"])
     if not jobs: return
-    total = {s: sum(expected_bytes(s).values()) + data[s.data]/4 for s in specs}
-    for s, need in total.items():
-        parts = {"data set": data[s.data]/4} | expected_bytes(s)
-        most = max(parts, key=parts.get)
-        check_memory(f"a run with {s.arms} arms and {s.T} steps, mostly for its {most},",
-                     need, ADVICE[most])
+    held = {d: dataset_bytes(d, True)/4 for d in data}
+    total = {s: held[s.data] + sum(expected_bytes(s).values()) for s in specs}
+    s = max(total, key=total.get)
+    parts = {"data set": held[s.data]} | expected_bytes(s)
+    most = max(parts, key=parts.get)
+    check_memory(f"a run with {s.arms} arms and {s.T} steps, mostly for its {most},",
+                 total[s], ADVICE[most])
     many = sorted(total.values())[-jobs:]
     check_memory(f"{len(many)} runs side by side", sum(many), "use fewer jobs")
 
@@ -278,7 +278,7 @@ def start_key(
     network = ("kernel", o.L) if spec.model == "gntk" else ("network", o.m, o.L)
     return spec.data, spec.seed, spec.arms, spec.replace, spec.inputs, *network
 
-# %% ../../nbs/18_experiments.ipynb #3ab21685
+# %% ../../nbs/18_experiments.ipynb #44ceb4f1
 def play(
     spec:RunSpec, # Which run
     domain:GraphDomain, # Its arms
@@ -301,7 +301,7 @@ def play(
     gap = float(env.gaps.mean())
     return Run(spec, history, env.optimum, gap, seconds, 0., peak_mb(), versions())
 
-# %% ../../nbs/18_experiments.ipynb #0d7f3199
+# %% ../../nbs/18_experiments.ipynb #c3a7129b
 def run_spec(
     spec:RunSpec, # Which run
     progress:bool=False, # Show a bar
