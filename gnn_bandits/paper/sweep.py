@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Summary', 'sweep']
 
-# %% ../../nbs/20_sweep.ipynb #5cd8a0f6
+# %% ../../nbs/20_sweep.ipynb #49293e8e
 import contextlib, dataclasses, logging, os, signal, sys, threading, time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import (FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor,
@@ -49,7 +49,7 @@ class Task:
     f:np.ndarray # (n,) their rewards
     partial:tuple # For each run a file to save to now and then, or None
 
-# %% ../../nbs/20_sweep.ipynb #22e9b015
+# %% ../../nbs/20_sweep.ipynb #50f0ca1d
 def play_again(
     spec:RunSpec, # Which run
     checkpoint:str|None, # Its file, which may be there and may be bad
@@ -195,7 +195,7 @@ def run_separately(
             with process_pool(1) as (pool, _): yield from pool.submit(work, one).result()
         except BrokenExecutor as e: yield failure_of(spec, e)
 
-# %% ../../nbs/20_sweep.ipynb #8283d30f
+# %% ../../nbs/20_sweep.ipynb #0375b297
 def results_from_pool(
     tasks:Iterator[Task], # Pieces of work, made when asked for
     open_pool:Callable, # Opens a pool of workers
@@ -228,7 +228,7 @@ def results(
     if jobs > 1: return results_from_pool(tasks, partial(process_pool, jobs))
     return (r for task in tasks for r in play_task(task))
 
-# %% ../../nbs/20_sweep.ipynb #fe3187b9
+# %% ../../nbs/20_sweep.ipynb #2a844560
 def in_notebook()->bool:
     "Whether a Jupyter kernel runs this."
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
@@ -267,7 +267,7 @@ def make_datasets(
     jobs:int, # Processes, at most
     progress:bool|None=None, # As in `progress_bar`
 ):
-    "Make the data sets that are missing, if there are several; a dying worker leaves its to others."
+    "Make the data sets that are missing, if there are several; those of a dying worker later."
     todo = [s for s in dict.fromkeys(specs) if not store.dataset_path(s).exists()]
     todo.sort(key=dataset_bytes, reverse=True)
     room = int(0.8*available_bytes()/dataset_bytes(todo[0])) if todo else 0
@@ -277,7 +277,7 @@ def make_datasets(
         for future in progress_bar(as_completed(flying), "data sets", len(flying), unit="set",
                                    show=progress): future.result()
 
-# %% ../../nbs/20_sweep.ipynb #2eece42e
+# %% ../../nbs/20_sweep.ipynb #549c5c05
 def store_results(
     found:Iterator[Run|Failure], # Results as they come
     store:Store, # Where they are kept
