@@ -1,0 +1,1 @@
+"""The reproduction of the paper: its data sets, experiments, figures and claims."""
