@@ -7,7 +7,7 @@ WHEELENV := build/wheel-venv
 export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce reproduce-full test oracle bench site notebooks lock clean python-is-new-enough \
+.PHONY: help reproduce reproduce-full test lint hooks oracle bench site notebooks lock clean python-is-new-enough \
         test-clean test-export test-notebooks test-pytest test-wheel test-site test-readme
 
 help:  ## This list
@@ -74,6 +74,13 @@ test-readme: test-site
 	@echo "== README is what the index notebook says"
 	$(VENV)/bin/python scripts/unchanged.py README.md index_files -- $(VENV)/bin/gnn_bandits site --readme
 
+lint: $(VENV)/installed  ## Style and plain mistakes, in notebooks and scripts alike (ruff)
+	@echo "== style"
+	$(VENV)/bin/ruff check .
+
+hooks: $(VENV)/installed  ## Once after cloning: git merges notebooks cell by cell (nbdev)
+	$(VENV)/bin/nbdev_install_hooks
+
 oracle: $(ORACLE)/installed  ## Live comparisons with neural-tangents, in an environment of their own
 	$(ORACLE)/bin/python -m pytest tests/oracle
 
@@ -94,4 +101,4 @@ lock: $(VENV)/installed $(ORACLE)/installed  ## Rewrite constraints.txt from the
 	$(PYTHON) scripts/lock.py $(VENV)/bin/python $(ORACLE)/bin/python
 
 clean:  ## Remove environments and everything built
-	rm -rf $(VENV) $(ORACLE) build dist *.egg-info _docs _proc reproduction reproduction-full bench.json .pytest_cache
+	rm -rf $(VENV) $(ORACLE) build dist *.egg-info _docs _proc reproduction reproduction-full bench.json .pytest_cache .ruff_cache

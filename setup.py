@@ -32,7 +32,7 @@ setup(
         "Topic :: Scientific/Engineering",
     ],
     packages=find_packages(include=["gnn_bandits", "gnn_bandits.*"]),
-    package_data={"gnn_bandits": ["*.mplstyle", "*.css"]},
+    package_data={"gnn_bandits": ["*.mplstyle", "*.css"], "gnn_bandits.paper": ["*.csv", "*.json"]},
     python_requires=f">={cfg['min_python']}",
     install_requires=cfg["requirements"].split(),
     extras_require=extras,

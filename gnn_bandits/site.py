@@ -6,12 +6,12 @@
 __all__ = ['FENCED', 'CODE', 'BOX', 'TABLE', 'IMAGE', 'ROLES', 'REFERENCE', 'ENTRY', 'KERNEL', 'EXTENSIONS', 'COPY', 'FURO',
            'SUMMARY', 'WORDS', 'DIV', 'NOTE', 'MARK', 'outside_code', 'callout', 'boxes', 'voices', 'labels', 'plain',
            'figures', 'references', 'page_name', 'links', 'to_myst', 'short_type', 'short_default', 'short_signature',
-           'parameter_rows', 'parameter_table', 'symbols', 'lookup', 'folded_source', 'api_entry', 'options',
-           'cell_metadata', 'output_text', 'translated_output', 'text_cell', 'code_cell', 'page_cell', 'prepare',
-           'page', 'sidebar', 'menus', 'api_rows', 'api_page', 'sphinx_settings', 'write_assets', 'number_by_page',
-           'render', 'numbering', 'alerts', 'numbered', 'to_github', 'readme_picture', 'readme_output', 'readme_cell',
-           'readme_text', 'project', 'check_out', 'install', 'exporting', 'copy_images', 'documented', 'settle',
-           'translate_all', 'write_pages', 'write_readme', 'site']
+           'parameter_rows', 'keyword_comment', 'parameter_table', 'symbols', 'lookup', 'folded_source', 'api_entry',
+           'options', 'cell_metadata', 'output_text', 'translated_output', 'text_cell', 'code_cell', 'page_cell',
+           'prepare', 'page', 'sidebar', 'menus', 'api_rows', 'api_page', 'sphinx_settings', 'write_assets',
+           'number_by_page', 'render', 'numbering', 'alerts', 'numbered', 'to_github', 'readme_picture',
+           'readme_output', 'readme_cell', 'readme_text', 'project', 'check_out', 'install', 'exporting', 'copy_images',
+           'documented', 'settle', 'translate_all', 'write_pages', 'write_readme', 'site']
 
 # %% ../nbs/26_site.ipynb #b0c2c1d5
 import base64, importlib, inspect, io, json, os, re, shutil, tempfile, textwrap
@@ -19,7 +19,6 @@ from collections.abc import Callable
 from importlib.resources import files
 from operator import attrgetter
 from pathlib import Path
-from unittest.mock import patch as patched
 
 from .core import optional, write_atomically
 
@@ -179,11 +178,22 @@ def parameter_rows(
     "List the parameters of `thing` and what it returns."
     code = lambda s: f"`{s}`" if s else ""
     default = lambda d: "" if d is inspect.Parameter.empty else short_default(d)
+    def meaning(name, d):
+        gathers = d.get("kind") is inspect.Parameter.VAR_KEYWORD
+        return d.docment or (keyword_comment(thing, name) if gathers else "")
     docs = optional("fastcore.docments", "docs").docments(thing, full=True)
     rows = [("*returns*" if name == "return" else code(name), code(short_type(d.anno)),
-             code(default(d.default)), " ".join((d.docment or "").split()))
-            for name, d in docs.items() if name != "self"]
+             code(default(d.default)), " ".join(meaning(name, d).split()))
+            for name, d in docs.items() if name not in ("self", "cls")]
     return [row for row in rows if row[0] != "*returns*" or any(row[1:])]
+
+def keyword_comment(
+    thing:Callable, # A function or a class
+    name:str, # Of a parameter
+)->str:
+    "The comment beside a parameter that gathers keyword arguments."
+    source = inspect.getsource(thing)
+    return m[1] if (m := re.search(rf"^\s*\*\*{name}\b.*?#\s*(.+)$", source, re.M)) else ""
 
 def parameter_table(
     thing:Callable, # A function or a class
@@ -239,8 +249,10 @@ def api_entry(
         more = f"{parameter_table(thing)}\n\n{folded_source(thing)}"
     anchor = f'<span id="{name.lower()}"></span>\n\n' if re.search("[_.]", name) else ""
     source = f"{{.source}}\n[source]({m['source']})\n\n" if m["source"] else ""
+    doc, cut, _ = m["doc"].strip().partition("\n\nParameters\n---")
+    if cut and doc.startswith("*"): doc += "*"                 # the emphasis ended further down
     return (f"{anchor}{m['level']} `{name}`\n\n:::::{{container}} api\n{source}"
-            f"```python\n{signature}\n```\n\n{m['doc'].strip()}\n\n{more}\n:::::\n")
+            f"```python\n{signature}\n```\n\n{doc}\n\n{more}\n:::::\n")
 
 # %% ../nbs/26_site.ipynb #5a65fdfb
 def options(
@@ -338,8 +350,12 @@ def prepare(
 )->tuple[dict, list[dict]]: # Title, description and so on; the cells
     "Read a notebook the way nbdev prepares it for its pages."
     nbio, processors = optional("execnb.nbio", "docs"), optional("nbdev.processors", "docs")
-    nb = nbio.read_nb(notebook)
-    with patched.dict(os.environ, IN_TEST="1"): processors.FilterDefaults()(nb)
+    nb, before = nbio.read_nb(notebook), os.environ.get("IN_TEST")
+    os.environ["IN_TEST"] = "1"
+    try: processors.FilterDefaults()(nb)
+    finally:
+        if before is None: del os.environ["IN_TEST"]
+        else: os.environ["IN_TEST"] = before
     head, *cells = nbio.nb2dict(nb)["cells"]
     if head["cell_type"] != "raw":
         raise ValueError(f"expected {Path(notebook).name} to open with a '# Title' cell")
@@ -396,7 +412,8 @@ def menus(
         return "```{toctree}\n:hidden:\n" + caption + "\n" + "\n".join(names) + "\n```"
     pages = [(title, [page_name(n) for n in names if n != "index.ipynb"])
              for title, names in groups]
-    return "\n\n".join(menu(*group) for group in [*pages, ("Reference", ["api"])] if group[1])
+    if not any("api" in names for _, names in pages): pages.append(("Reference", ["api"]))
+    return "\n\n".join(menu(*group) for group in pages if group[1])
 
 # %% ../nbs/26_site.ipynb #bd1b65c9
 def api_rows(
@@ -417,14 +434,16 @@ def api_rows(
 def api_page(
     modules:dict[str, str], # From module to page
     known:dict[str, tuple[str, str]], # From `symbols`
+    level:str="#", # Of the heading; more hashes make it part of a page
 )->str: # Markdown
     "Write the index of all exported names."
-    parts = ["# Index of names\n\n{.lead}\nEverything the package exports, module by module."]
+    lead = "{.lead}\n" if level == "#" else ""
+    parts = [f"{level} Index of names\n\n{lead}Everything the package exports, module by module."]
     for module, page in modules.items():
         rows = "\n".join(f"| [`{name}`](page:{place}) | {doc} |"
                          for name, place, doc in api_rows(module, page, known))
         table = f":::{{container}} names\n| Name | |\n|---|---|\n{rows}\n:::"
-        if rows: parts.append(f"## {module}\n\n{table}")
+        if rows: parts.append(f"{level}# {module}\n\n{table}")
     return "\n\n".join(parts) + "\n"
 
 # %% ../nbs/26_site.ipynb #837d9397
@@ -731,6 +750,9 @@ def write_pages(
     groups, known = sidebar(menu, {p.name for p in notebooks}), symbols(lib)
     pages = translate_all(notebooks, known, url, f"{cfg.git_url}/blob/{cfg.branch}/{nbs.name}")
     pages["index"]["cells"].append(text_cell(menus(groups)) | {"id": "menus"})
+    names, own = exporting(nbs, groups, lib), "api" in pages
+    index = api_page(names, known, "##" if own else "#")
+    if own: pages["api"]["cells"].append(text_cell(index) | {"id": "names"})
     anchors = set().union(*(documented(name, notebook) for name, notebook in pages.items()))
     write_assets(source/"_static")
     copy_images(nbs, source)
@@ -738,8 +760,7 @@ def write_pages(
         for cell in notebook["cells"]:
             if cell["cell_type"] == "markdown": cell["source"] = settle(cell["source"], anchors)
         (source/f"{name}.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
-    names = api_page(exporting(nbs, groups, lib), known)
-    (source/"api.md").write_text(settle(names, anchors), encoding="utf-8")
+    if not own: (source/"api.md").write_text(settle(index, anchors), encoding="utf-8")
 
 # %% ../nbs/26_site.ipynb #79225c41
 def write_readme(

@@ -31,7 +31,7 @@ def planned(python, *requirements):
 if __name__ == "__main__":
     main, oracle = sys.argv[1:]
     pins = {}
-    for name, version in [*frozen(main), *frozen(oracle), *planned(main, ".[molecules,cluster]")]:
+    for name, version in [*frozen(main), *frozen(oracle), *planned(main, ".[molecules,cluster,release]")]:
         key, version = re.sub(r"[-_.]+", "-", name).lower(), version.split("+")[0]
         if key in ("pip", "gnn-bandits"): continue
         if pins.setdefault(key, version) != version: sys.exit(f"{name} has two versions: {pins[key]} and {version}")
