@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SPEC_VERSION', 'RunSpec', 'spec_fields', 'grid', 'expected_seconds', 'dataset_bytes', 'expected_bytes', 'check_fits',
-           'versions', 'Run', 'start_of', 'start_key', 'play', 'run_spec']
+           'versions', 'Run', 'prior_of', 'prior_key', 'play', 'run_spec']
 
 # %% ../../nbs/18_experiments.ipynb #a40cb471
 import dataclasses, hashlib, itertools, json, platform, time, typing
@@ -17,12 +17,13 @@ import numpy as np
 import torch
 from fastcore.basics import patch
 
-from ..bandits import (ALGORITHMS, MODELS, History, Options, Start, make_algorithm,
-                                 options_for, run_bandit)
+from ..bandits import (ALGORITHMS, MODELS, History, Options, Prior, make_algorithm,
+                                 run_bandit)
 from ..core import NOISES, check_choice, check_memory, check_number, one_thread, peak_mb
 from ..graphs import GraphDomain
-from ..rewards import (DATASETS, MOST_EVALUATIONS, MOST_GRAPHS, Dataset, DatasetSpec,
-                                 Environment, RewardOptions, action_set, dataset)
+from .algorithms import paper_options
+from .datasets import DATASETS, Dataset, DatasetSpec, action_set, dataset
+from ..rewards import MOST_EVALUATIONS, MOST_GRAPHS, Environment, RewardOptions
 
 # %% ../../nbs/18_experiments.ipynb #60ad5bc8
 def canonical(
@@ -44,7 +45,7 @@ def compact(value)->str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 # %% ../../nbs/18_experiments.ipynb #6d6d6564
-SPEC_VERSION = 1
+SPEC_VERSION = 2
 
 @dataclass(frozen=True)
 class RunSpec:
@@ -76,7 +77,7 @@ class RunSpec:
         object.__setattr__(self, "data", data)
         changed = changed_options(self.algorithm, self.model, self.options)
         object.__setattr__(self, "options", changed)
-    settings = property(lambda self: options_for(self.algorithm, self.model, **dict(self.options)),
+    settings = property(lambda self: paper_options(self.algorithm, self.model, **dict(self.options)),
                         doc="All options, defaults written out")
     inputs = property(lambda self: ALGORITHMS[self.algorithm][0],
                       doc="What the network is fed: graphs, or vectors that ignore the graph")
@@ -94,7 +95,7 @@ def changed_options(
     try: given = dataclasses.asdict(options) if isinstance(options, Options) else dict(options)
     except (TypeError, ValueError) as e:
         raise ValueError(f"expected options as a dictionary, got {options!r}") from e
-    new, old = (canonical(options_for(algorithm, model, **g)) for g in (given, {}))
+    new, old = (canonical(paper_options(algorithm, model, **g)) for g in (given, {}))
     return tuple((k, v) for k, v in sorted(new.items()) if v != old[k])
 
 # %% ../../nbs/18_experiments.ipynb #51923b61
@@ -178,7 +179,8 @@ def expected_seconds(
     if spec.model == "gntk": shared = 2e-8*nodes**2 if graph else 2e-7*spec.arms**2
     else: shared = 6e-11*nodes**2*o.m if graph else 3e-10*spec.arms*o.m**2
     step = 1e-3 + 2e-8*spec.arms**2 + (1e-3 if spec.model == "linearized" else 0.)
-    trainings = min(o.first, spec.T) + max(0, spec.T - o.first)/o.every
+    trainings = min(o.train_always_until, spec.T)
+    trainings += max(0, spec.T - o.train_always_until)/o.train_every
     training = 5e-10*o.J*o.m**2 if spec.model == "trained" else 0.
     return shared, spec.T*step + trainings*training
 
@@ -211,14 +213,14 @@ def expected_bytes(
     parts["kernel"] += 40*block**2
     parts["network"] = 12*weights + 8*o.m**2*(o.L > 1) + 3*block*factors
     if spec.model == "trained": parts["network"] += 32*weights + 2*min(n, T)*factors
-    if o.width == "diagonal": parts["squared gradients"] = 4*n*(o.m*(D + 1)/2 + hidden/4)
+    if o.uncertainty == "diagonal": parts["squared gradients"] = 4*n*(o.m*(D + 1)/2 + hidden/4)
     return parts
 
 # %% ../../nbs/18_experiments.ipynb #bb0bd1e9
 ADVICE = {"data set": "take fewer graphs (n, or --graphs)", "arms": "take fewer arms",
           "kernel": "take fewer arms", "posterior": "take fewer arms or steps",
           "history": "take fewer steps T", "network": "take a smaller width m, or model='gntk'",
-          "squared gradients": "take fewer arms, a smaller width m, or width='exact'"}
+          "squared gradients": "take fewer arms, a smaller width m, or uncertainty='exact'"}
 
 # %% ../../nbs/18_experiments.ipynb #6f711549
 def check_fits(
@@ -262,15 +264,16 @@ class Run:
     versions:dict # Of the programs
 
 # %% ../../nbs/18_experiments.ipynb #1b09216d
-def start_of(
+def prior_of(
     spec:RunSpec, # Which run
     domain:GraphDomain, # Its arms
-)->Start:
+)->Prior:
     "The network and the kernel of the arms: what runs can share."
     o = spec.settings
-    return Start(domain, spec.inputs, spec.model, o.m, o.L, rng=spec.generator("network"))
+    if not MODELS[spec.model].network: return Prior.gntk(domain, o.L, spec.inputs)
+    return Prior.network(domain, o.m, o.L, spec.inputs, rng=spec.generator("network"))
 
-def start_key(
+def prior_key(
     spec:RunSpec, # Which run
 )->tuple:
     "Specs with equal keys have the same arms, network and kernel."
@@ -283,7 +286,7 @@ def play(
     spec:RunSpec, # Which run
     domain:GraphDomain, # Its arms
     f, # (n,) their rewards
-    start:Start, # Its network and kernel
+    prior:Prior, # Its network and kernel
     progress:bool=False, # Show a bar
     checkpoint:str|Path|None=None, # File that a long run writes now and then, and continues from
 )->Run:
@@ -291,7 +294,7 @@ def play(
     began, resumed = time.perf_counter(), bool(checkpoint) and Path(checkpoint).exists()
     env = Environment(domain, f, spec.noise_std, rng=spec.generator("noise"), noise=spec.noise)
     alg = make_algorithm(spec.algorithm, domain, spec.model, rng=spec.generator("policy"),
-                         start=start, **dataclasses.asdict(spec.settings))
+                         prior=prior, **dataclasses.asdict(spec.settings))
     try: history = run_bandit(alg, env, spec.T, progress=progress, checkpoint=checkpoint)
     except ValueError as e:
         if not resumed or str(checkpoint) not in str(e): raise
@@ -313,4 +316,4 @@ def run_spec(
     with one_thread():
         h, sizes, f = spec.action_set(data or dataset(spec.data))
         domain = GraphDomain(h, sizes)
-        return play(spec, domain, f, start_of(spec, domain), progress, checkpoint)
+        return play(spec, domain, f, prior_of(spec, domain), progress, checkpoint)

@@ -17,7 +17,7 @@ from fastcore.basics import patch
 from ..bandits import History
 from ..core import one_thread, pack_arrays, unpack_arrays, write_atomically
 from .experiments import Run, RunSpec, compact, spec_fields, versions
-from ..rewards import Dataset, DatasetSpec, dataset
+from .datasets import Dataset, DatasetSpec, dataset
 
 # %% ../../nbs/19_store.ipynb #63dacc8f
 class Damaged(ValueError):

@@ -21,9 +21,9 @@ from tqdm import tqdm
 from ..core import available_bytes, check_number, one_thread, optional
 from ..graphs import GraphDomain
 from .experiments import (Run, RunSpec, check_fits, dataset_bytes,
-                                           expected_seconds, play, start_key, start_of, versions)
+                                           expected_seconds, play, prior_key, prior_of, versions)
 from .store import Failure, Store, failure_of
-from ..rewards import DatasetSpec
+from .datasets import DatasetSpec
 
 # %% ../../nbs/20_sweep.ipynb #4132b15b
 def pieces(
@@ -34,7 +34,7 @@ def pieces(
     groups, out = {}, []
     for s in specs:
         alone = s.key if s.model == "trained" else ""
-        groups.setdefault((start_key(s), alone), []).append(s)
+        groups.setdefault((prior_key(s), alone), []).append(s)
     for g in groups.values(): out += [g[i:i + most] for i in range(0, len(g), most)]
     seconds = lambda g: expected_seconds(g[0])[0] + sum(expected_seconds(s)[1] for s in g)
     return sorted(out, key=seconds, reverse=True)
@@ -72,7 +72,7 @@ def play_task(
         try:
             if start is None:
                 domain = GraphDomain(task.h, task.sizes)
-                start = start_of(spec, domain)
+                start = prior_of(spec, domain)
                 shared = (time.perf_counter() - began)/len(task.specs)
             run = play_again(spec, checkpoint, domain, task.f, start)
             found = dataclasses.replace(run, prepare_seconds=shared)
