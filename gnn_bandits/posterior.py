@@ -352,7 +352,7 @@ def deviation(
     rng:np.random.Generator, # Source of randomness
 )->Tensor: # (n,)
     "A draw from the posterior, less its mean."
-    normal = lambda k: torch.from_numpy(rng.standard_normal(k))
+    normal = lambda k: torch.from_numpy(check_rng(rng).standard_normal(k))
     with one_thread():
         w, e = normal(self.Phi.shape[1]), normal(len(self))
         g = (self.Phi @ w.to(self.Phi.dtype)).double() + self.residual.sqrt()*e

@@ -7,18 +7,19 @@ import pytest
 import torch
 
 from gnn_bandits import bandits
-from gnn_bandits.bandits import (ALGORITHMS, MODELS, Options, counted, episodes, limit_kernel,
-                                 make_algorithm, options_for, plausible, regret_bound, restore, run_bandit, save, step)
+from gnn_bandits.bandits import (ALGORITHMS, MODELS, Options, Prior, episodes, limit_kernel, make_algorithm,
+                                 options_for, plausible, regret_bound, restore, run_bandit, save, step)
+from gnn_bandits.core import counter_rng, pack_arrays, unpack_arrays
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.rewards import Environment, sample_reward
 
 gen = np.random.default_rng
 DOM = GraphDomain.erdos_renyi(25, 5, 0.4, 3, gen(0))
 F = sample_reward(DOM, gen(1))
-SMALL = dict(m=32, explore=4, intersect=8, first=6, every=4, J=40)
+PAPER = dict(m=32, preset="paper", random_pulls=4, final_from=8, train_always_until=6, train_every=4, J=40)
 
 def env(f=F, **o): return Environment(DOM, f, rng=gen(2), **o)
-def make(name, model="linearized", **o): return make_algorithm(name, DOM, model, rng=gen(3), **SMALL | o)
+def make(name, model="linearized", **o): return make_algorithm(name, DOM, model, rng=gen(3), **PAPER | o)
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -32,18 +33,18 @@ def test_a_run_has_its_columns_and_repeats_itself(name, model):
     best = [h.arms[np.argmax(h.rewards[:t + 1])] for t in range(12)]
     np.testing.assert_allclose(h.best_observed_regret, gaps[best], atol=1e-15)
     assert (h.inference_regret >= 0).all() and np.isin(h.inference_regret.round(12), gaps.round(12)).all()
-    assert (h.active >= 1).all() and (h.width > 0).all()
+    assert (h.active >= 1).all() and (h.std > 0).all()
 
 def test_algorithms_made_from_equal_generators_share_arms_while_exploring_and_the_network():
     a, b = make("GNN-PE"), make("GNN-UCB")
-    assert torch.equal(a.model.start.K, b.model.start.K)
+    assert torch.equal(a.model.prior.K, b.model.prior.K)
     ha, hb = (run_bandit(x, env(), 4) for x in (a, b))
     np.testing.assert_array_equal(ha.arms, hb.arms)
     np.testing.assert_array_equal(ha.rewards, hb.rewards)
 
-def test_a_shared_start_changes_nothing():
+def test_a_shared_prior_changes_nothing():
     own = make("GNN-PE")
-    shared = make("GNN-PE", start=own.model.start)
+    shared = make("GNN-PE", prior=own.model.prior)
     np.testing.assert_array_equal(run_bandit(own, env(), 15).arms, run_bandit(shared, env(), 15).arms)
 
 def test_graph_algorithms_do_not_see_the_order_of_nodes_and_vector_algorithms_do():
@@ -53,7 +54,7 @@ def test_graph_algorithms_do_not_see_the_order_of_nodes_and_vector_algorithms_do
     mixed = GraphDomain(torch.stack([h[torch.from_numpy(gen(i).permutation(DOM.N))] for i, h in enumerate(DOM.h)]), DOM.sizes)
     torch.testing.assert_close(limit_kernel(DOM, "graph"), limit_kernel(mixed, "graph"))
     assert not torch.allclose(limit_kernel(DOM, "vector"), limit_kernel(mixed, "vector"), atol=1e-3)
-    runs = [run_bandit(make_algorithm("GNN-UCB", d, "gntk", rng=gen(3), explore=4), Environment(d, F, rng=gen(2)), 20).arms for d in (DOM, mixed)]
+    runs = [run_bandit(make_algorithm("GNN-UCB", d, "gntk", rng=gen(3), random_pulls=4), Environment(d, F, rng=gen(2)), 20).arms for d in (DOM, mixed)]
     np.testing.assert_array_equal(*runs)
 
 def test_plausible_is_the_definition():
@@ -66,7 +67,7 @@ def test_plausible_is_the_definition():
         assert plausible(mean, reach, pool, 0.1).tolist() == want
 
 def test_within_an_episode_the_arms_do_not_depend_on_the_rewards():
-    theory = dict(preset="theory", B=3., sigma=0.05, lam=0.01, horizon=63, explore=0, intersect=0)
+    theory = dict(preset="theory", B=3., sigma=0.05, lam=0.01, horizon=63, random_pulls=0, final_from=0)
     a, b = make("GNN-PE", "gntk", **theory), make("GNN-PE", "gntk", **theory)
     for alg, e in (a, env(noise_std=0.05)), (b, env(noise_std=0.05)):
         for _ in range(31): alg.tell(arm := alg.ask(), e.pull(arm))
@@ -78,8 +79,8 @@ def test_within_an_episode_the_arms_do_not_depend_on_the_rewards():
     assert arms[0] == arms[1]
 
 def test_an_arm_that_left_may_return_before_and_not_after_the_intersection():
-    for intersect, back in (100, True), (1, False):
-        alg = make("GNN-PE", "gntk", explore=0, intersect=intersect, beta=0.5, lam=1e-4)
+    for final, back in (100, True), (None, True), (1, False):
+        alg = make("GNN-PE", "gntk", random_pulls=0, final_from=final, beta=0.5, lam=1e-4)
         for _ in range(3): alg.tell(0, 1.)
         out = ~alg.active
         assert out.any()
@@ -92,31 +93,32 @@ def test_training_follows_the_schedule():
     assert (np.isfinite(h.loss) == (h.steps > 0)).all()
 
 def test_greedy_ucb_pulls_the_largest_mean():
-    alg, e = make("GNN-UCB", "gntk", beta=0., explore=1), env()
+    alg, e = make("GNN-UCB", "gntk", beta=0., random_pulls=1), env()
     for _ in range(10):
         if alg.t >= 1: assert alg.ask() == int(alg.mean.argmax())
         alg.tell(a := alg.ask(), e.pull(a))
 
 def test_random_is_uniform():
-    arms = [int(make("Random", "gntk").policy.pick(counted((5, 6), t, 0))) for t in range(5)]
-    draws = np.array([counted((5, 6), t, 0).integers(25) for t in range(5000)])
+    arms = [int(make("Random", "gntk").policy.pick(counter_rng((5, 6), t, 0))) for t in range(5)]
+    draws = np.array([counter_rng((5, 6), t, 0).integers(25) for t in range(5000)])
     assert arms == draws[:5].tolist()
     chi2 = ((np.bincount(draws, minlength=25) - 200)**2/200).sum()
     assert abs(chi2 - 24) < 5*math.sqrt(48)
 
 def test_purposes_and_pulls_have_streams_of_their_own():
-    seen = {counted((1, 2), t, p).integers(2**63) for t in range(50) for p in (0, 1)}
+    seen = {counter_rng((1, 2), t, p).integers(2**63) for t in range(50) for p in (0, 1)}
     assert len(seen) == 100
 
 def test_options_survive_json():
     o = options_for("GNN-PE", preset="theory", horizon=100)
     assert Options(**json.loads(json.dumps(asdict(o)))) == o
 
-@pytest.mark.parametrize("bad", [dict(lam=0), dict(lam=math.nan), dict(beta=-1), dict(m=0), dict(L=0), dict(explore=-1), dict(every=0), dict(J=0),
-                                 dict(delta=1.), dict(delta=0.), dict(width="x"), dict(ridge="x"), dict(fit="x"), dict(reading="x"), dict(adam="x"),
-                                 dict(episodes="x"), dict(horizon=0), dict(beta=None), dict(epsilon=-1), dict(sigma=math.inf), dict(m=2.5)])
+@pytest.mark.parametrize("bad", [dict(lam=0), dict(lam=math.nan), dict(beta=-1), dict(m=0), dict(L=0), dict(random_pulls=-1), dict(train_every=0), dict(J=0),
+                                 dict(delta=1.), dict(delta=0.), dict(uncertainty="x"), dict(ridge="x"), dict(fit="x"), dict(stopping="x"), dict(adam="x"),
+                                 dict(episodes="x"), dict(horizon=0), dict(beta=None), dict(epsilon=-1), dict(sigma=math.inf), dict(m=2.5), dict(final_from=-1),
+                                 dict(final_from=1.5), dict(random_repeats=3), dict(lam=None, uncertainty="diagonal"), dict(lam=None, fit="steps")])
 def test_bad_options_are_refused(bad):
-    with pytest.raises(ValueError): options_for("GNN-PE", **bad)
+    with pytest.raises(ValueError): options_for("GNN-PE", **{"preset": "paper", "lam": 0.1} | bad)
 
 def test_bad_calls_are_refused_before_anything_happens():
     alg = make("GNN-PE", "gntk")
@@ -124,9 +126,11 @@ def test_bad_calls_are_refused_before_anything_happens():
     for call in (lambda: run_bandit(alg, env(), 0), lambda: run_bandit(alg, env(), 2.5),
                  lambda: run_bandit(alg, Environment(other, sample_reward(other, gen(1)), rng=gen(2)), 3),
                  lambda: make("XX"), lambda: make("GNN-PE", "xx"), lambda: make("GNN-PE", nothing=1), lambda: make("GNN-PE", preset="xx"),
-                 lambda: make_algorithm("GNN-PE", DOM, rng=0), lambda: make("NN-PE", start=make("GNN-PE").model.start),
-                 lambda: make("GNN-PE", "linearized", start=make("GNN-PE", "gntk").model.start),
-                 lambda: alg.tell(25, 0.), lambda: alg.tell(0.5, 0.), lambda: alg.tell(0, math.inf)):
+                 lambda: make_algorithm("GNN-PE", DOM, rng=0), lambda: make("NN-PE", prior=make("GNN-PE").model.prior),
+                 lambda: make("GNN-PE", "linearized", prior=make("GNN-PE", "gntk").model.prior),
+                 lambda: alg.tell(25, 0.), lambda: alg.tell(0.5, 0.), lambda: alg.tell(0, math.inf), lambda: alg.tell([0, 1], [1.]), lambda: alg.tell([0, 99], [1., 1.]),
+                 lambda: make_algorithm("GNN-PE", rng=gen(3)), lambda: make_algorithm("GNN-PE", DOM, rng=gen(3), prior=3),
+                 lambda: make_algorithm("GNN-PE", other, rng=gen(3), prior=Prior.gntk(DOM))):
         with pytest.raises(ValueError): call()
     assert alg.t == 0 and alg.model.arms == []
 
@@ -171,7 +175,7 @@ def test_elimination_finds_the_optimum_on_an_easy_problem():
         assert (h.inference_regret[-10:] == 0).all(), name
 
 def test_the_theorems_multiplier_shares_the_failure_among_episodes_and_arms():
-    given = dict(preset="theory", B=3., sigma=0.05, lam=0.01, delta=0.2, horizon=40, explore=0, intersect=0)
+    given = dict(preset="theory", B=3., sigma=0.05, lam=0.01, delta=0.2, horizon=40, random_pulls=0, final_from=0)
     for model, factor in ("gntk", 1.), ("linearized", math.sqrt(2)):
         alg = make("GNN-PE", model, **given | dict(fit="limit"))
         want = factor*3 + 0.05/0.1*math.sqrt(2*math.log(2*25/(0.2/(3*6))))          # 40 pulls are six episodes
@@ -179,8 +183,8 @@ def test_the_theorems_multiplier_shares_the_failure_among_episodes_and_arms():
     assert [episodes(T) for T in (1, 2, 3, 4, 40, 512)] == [1, 2, 2, 3, 6, 10]
 
 def test_what_is_taken_up_again_has_the_same_arms_in_the_race(tmp_path):
-    theory = dict(preset="theory", B=1., sigma=0.01, lam=1e-4, horizon=63, explore=0, intersect=0, epsilon=0.)
-    for o in (dict(beta=0.5, lam=1e-4, explore=0, intersect=1), theory):
+    theory = dict(preset="theory", B=1., sigma=0.01, lam=1e-4, horizon=63, random_pulls=0, final_from=0, epsilon=0.)
+    for o in (dict(beta=0.5, lam=1e-4, random_pulls=0, final_from=1), theory):
         alg, e, rows, best = make("GNN-PE", "gntk", **o), env(), [], None
         while alg.active.all() or alg.t < 35: row, best = step(alg, e, best); rows.append(row)
         save(alg, e, rows, tmp_path/"run.npz")
@@ -191,13 +195,72 @@ def test_what_is_taken_up_again_has_the_same_arms_in_the_race(tmp_path):
 def test_thompson_draws_have_the_posteriors_spread_for_arms_pulled_often():
     alg = make("GNN-TS", "gntk", lam=0.2)
     for _ in range(9): alg.tell(3, 0.5)
-    draws = torch.stack([alg.policy.draw(counted((1, 2), t, 0)) for t in range(2000)])
+    draws = torch.stack([alg.model.draw(counter_rng((1, 2), t, 0)) for t in range(2000)])
     assert abs(float(draws[:, 3].std()/alg.std[3]) - 1) < 5/math.sqrt(2*2000)
 
 def test_units_of_the_widths_and_of_the_ridge():
-    exact, diagonal = (make("GNN-UCB", "linearized", width=w) for w in ("exact", "diagonal"))
+    exact, diagonal = (make("GNN-UCB", "linearized", uncertainty=w) for w in ("exact", "diagonal"))
     torch.testing.assert_close(exact.std, diagonal.std, rtol=1e-4, atol=0)              # before the first pull both are the prior's
-    ends = [make("GNN-UCB", "linearized", fit=fit, J=5000, lam=0.3, first=50) for fit in ("limit", "steps")]
+    ends = [make("GNN-UCB", "linearized", fit=fit, J=5000, lam=0.3, train_always_until=50) for fit in ("limit", "steps")]
     for alg in ends:
         for a, y in ((1, 0.4), (1, 0.2), (7, -0.3), (9, 0.1), (7, -0.1)): alg.tell(a, y)
     torch.testing.assert_close(ends[0].mean, ends[1].mean, rtol=1e-6, atol=1e-8)
+
+def test_thompson_with_graphs_that_repeat():
+    few = GraphDomain.erdos_renyi(20, 20, 0.2, 10, gen(0))
+    twins = few[torch.from_numpy(gen(1).integers(20, size=200))]
+    f = sample_reward(twins, gen(2))
+    for model in ("linearized", "gntk"):
+        for preset in ("default", "paper"):
+            alg = make_algorithm("GNN-TS", twins, model, rng=gen(3), preset=preset, m=64, random_pulls=5)
+            h = run_bandit(alg, Environment(twins, f, rng=gen(4)), 50)
+            assert np.isfinite(h.predicted).all() and h.regret[-10:].mean() < h.regret[:5].mean()
+
+@pytest.mark.parametrize("name", [n for n in ALGORITHMS if n != "Random"])
+@pytest.mark.parametrize("kind", ["kernel", "gntk", "features", "network"])
+def test_every_policy_over_every_prior(name, kind):
+    inputs = ALGORITHMS[name][0]
+    if kind == "features" and inputs == "vector": return
+    prior = dict(kernel=lambda: Prior.kernel(limit_kernel(DOM, inputs)), gntk=lambda: Prior.gntk(DOM, inputs=inputs),
+                 features=lambda: Prior.features(DOM), network=lambda: Prior.network(DOM, 64, inputs=inputs, rng=gen(5)))[kind]()
+    h, again = (run_bandit(make_algorithm(name, prior=prior, rng=gen(3), m=64), env(), 25) for _ in range(2))
+    np.testing.assert_array_equal(h.arms, again.arms)
+    assert len(set(h.arms[:5])) == 5 and h.to_dataframe().shape == (25, 11)
+
+def test_forms_of_telling():
+    told = lambda *pairs: [make("GNN-UCB", "gntk").tell(*p).mean for p in pairs]
+    for m in told((1, 2.), ([1], [2.]), (np.int64(1), np.float32(2)), (torch.tensor(1), torch.tensor(2., requires_grad=True))):
+        assert torch.equal(m, told((1, 2.))[0])
+    both = make("GNN-UCB", "gntk").tell([1, 4], [2., 3.])
+    assert torch.equal(both.mean, make("GNN-UCB", "gntk").tell(1, 2.).tell(4, 3.).mean) and both.arms == [1, 4]
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_tell_that_fails_changes_nothing(model, monkeypatch):
+    for o in ({}, dict(preset="default", train_always_until=100, random_pulls=2, final_from=None)):
+        o = {k: v for k, v in (PAPER | o).items() if k != "final_from" or v is not None}
+        alg, clean = (make_algorithm("GNN-PE", DOM, model, rng=gen(3), **o) for _ in range(2))
+        for a, y in ((1, 0.5), (7, -0.2), (1, 0.4)): alg.tell(a, y), clean.tell(a, y)
+        for error in (KeyboardInterrupt, RuntimeError):
+            with monkeypatch.context() as m:
+                m.setattr(bandits.Model, "train", lambda *_: (_ for _ in ()).throw(error()))
+                with pytest.raises(error): alg.tell([2, 3], [9., 9.])
+            assert alg.t == 3 and alg.arms == clean.arms and alg.ask() == clean.ask()
+            assert torch.equal(alg.mean, clean.mean) and torch.equal(alg.std, clean.std) and torch.equal(alg.active, clean.active)
+        assert torch.equal(alg.tell(2, 1.).mean, clean.tell(2, 1.).mean)
+
+def test_an_inconsistent_checkpoint_of_the_old_form_is_refused(tmp_path):
+    import io
+    path, buffer = tmp_path/"old.npz", io.BytesIO()
+    np.savez(buffer, about=np.frombuffer(b'{"version": 1}', np.uint8), told=np.zeros(5), arms=np.zeros(4))
+    path.write_bytes(buffer.getvalue())
+    with pytest.raises(ValueError, match="delete the file to start the run again"): run_bandit(make("GNN-PE"), env(), 12, checkpoint=path)
+    alg, e, rows, best = make("GNN-PE"), env(), [], None
+    for _ in range(6): row, best = step(alg, e, best); rows.append(row)
+    meta, arrays = unpack_arrays(save(alg, e, rows, path))
+    path.write_bytes(pack_arrays(meta, **arrays | {"rewards": np.append(arrays["rewards"], 1.)}))
+    with pytest.raises(ValueError, match="do not fit together"): run_bandit(make("GNN-PE"), env(), 12, checkpoint=path)
+
+def test_large_pools_are_refused_with_what_to_do(monkeypatch):
+    monkeypatch.setattr("gnn_bandits.core.available_bytes", lambda: 2**26)
+    big = GraphDomain.erdos_renyi(3000, 3, 0.3, 3, gen(0))
+    with pytest.raises(ValueError, match="Prior.features"): make_algorithm("GNN-UCB", big, rng=gen(1))
