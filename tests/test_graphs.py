@@ -38,12 +38,14 @@ def same(X, Y):
 
 # The bits of random domains
 
-@pytest.mark.parametrize("N,p,d", [(1, 0.5, 2), (2, 0.0, 3), (5, 1.0, 10), (100, 0.05, 2), (7, 0.3, 40)])
+@pytest.mark.parametrize("N,p,d",
+                         [(1, 0.5, 2), (2, 0.0, 3), (5, 1.0, 10), (100, 0.05, 2), (7, 0.3, 40)])
 def test_domain_invariants(N, p, d):
     X = GraphDomain.erdos_renyi(20, N, p, d, rng())
     assert X.h.shape == (20, N, d) and X.h.dtype == torch.float64 and X.h.is_contiguous()
     assert X.sizes.tolist() == [N]*20
-    torch.testing.assert_close(X.h.norm(dim=2), torch.ones(20, N, dtype=torch.float64), rtol=0, atol=1e-14)
+    torch.testing.assert_close(X.h.norm(dim=2), torch.ones(20, N, dtype=torch.float64), rtol=0,
+                               atol=1e-14)
     assert torch.equal(X.h, GraphDomain.erdos_renyi(20, N, p, d, rng()).h)
     assert not torch.equal(X.h, GraphDomain.erdos_renyi(20, N, p, d, rng(1)).h)
 
@@ -83,11 +85,13 @@ def dense_route(A, x, hops):
     return (x/sum(norm[1:], norm[0]).sqrt()[:, None]).permute(2, 0, 1)
 
 
-@pytest.mark.parametrize("N,p,d,hops", [(20, .2, 10, 1), (5, .95, 10, 1), (60, .05, 3, 2), (9, .5, 17, 3)])
+@pytest.mark.parametrize("N,p,d,hops",
+                         [(20, .2, 10, 1), (5, .95, 10, 1), (60, .05, 3, 2), (9, .5, 17, 3)])
 def test_the_sparse_route_has_the_bits_of_the_dense_one(N, p, d, hops):
     X = GraphDomain.erdos_renyi(60, N, p, d, rng(N), hops)
     edges, features = split_rng(rng(N), 2)
-    A, x = erdos_renyi_adjacency(60, N, p, edges), torch.from_numpy(features.standard_normal((60, N, d)))
+    A = erdos_renyi_adjacency(60, N, p, edges)
+    x = torch.from_numpy(features.standard_normal((60, N, d)))
     assert torch.equal(X.h, dense_route(A, x, hops))
     assert torch.equal(GraphDomain.from_arrays(A, x, hops).h, X.h)
 
@@ -104,8 +108,7 @@ def test_a_block_does_not_change_its_neighbours():
     "More than one block of graphs of different sizes: each graph is as it is alone"
     sizes = [3000, 2, 5, 40]*100
     xs = [rng(k).standard_normal((s, 20)) for k, s in enumerate(sizes)]
-    ring = lambda s: sparse.csr_array(nx.to_scipy_sparse_array(nx.cycle_graph(s)) if s > 2 else np.ones((s, s)) - np.eye(s))
-    adjs = {s: ring(s) for s in set(sizes)}
+    adjs = {s: nx.to_scipy_sparse_array(nx.path_graph(s)) for s in set(sizes)}
     X = GraphDomain.from_arrays([adjs[s] for s in sizes], xs)
     for k in (0, 1, 2, 37, 200, 399):
         assert torch.equal(X[k].nodes, GraphDomain.from_arrays([adjs[sizes[k]]], [xs[k]]).nodes)
@@ -118,7 +121,9 @@ def test_too_large_domains_are_refused_before_work():
             GraphDomain.erdos_renyi(**dict(n=1, N=20, p=.2, d=10, rng=rng()) | kwargs)
 
 
-@pytest.mark.parametrize("bad", [dict(n=2.5), dict(n=0), dict(N=0), dict(N="3"), dict(p=2), dict(d=0), dict(d=1.5), dict(rng=1)])
+@pytest.mark.parametrize("bad",
+                         [dict(n=2.5), dict(n=0), dict(N=0), dict(N="3"), dict(p=2), dict(d=0),
+                          dict(d=1.5), dict(rng=1)])
 def test_bad_random_domains(bad):
     with pytest.raises(ValueError, match="expected"):
         GraphDomain.erdos_renyi(**dict(n=2, N=3, p=.5, d=2, rng=rng()) | bad)
@@ -170,31 +175,37 @@ def test_one_large_graph_among_small_ones_is_cheap():
     assert len(X.nodes) == 20_495
 
 
-@pytest.mark.parametrize("sizes,match", [([2, 2], "3 sizes"), ([2, 2, 3], "at most 2"), ([2, 2, 0], "graph 2"),
-                                         ([2, 1.5, 2], "graph 1"), ([2, 2, 1], "graph 2"), ([], "at least one graph")])
+@pytest.mark.parametrize("sizes,match", [
+    ([2, 2], "3 sizes"), ([2, 2, 3], "at most 2"), ([2, 2, 0], "graph 2"), ([2, 1.5, 2], "graph 1"),
+    ([2, 2, 1], "graph 2"), ([], "at least one graph")])
 def test_bad_sizes(sizes, match):
     with pytest.raises(ValueError, match=match): GraphDomain(torch.eye(2).repeat(3, 1, 1), sizes)
 
 
-@pytest.mark.parametrize("nodes,sizes", [(torch.ones(3), [3]), (torch.ones(3, 1), [2]), (torch.ones(3, 1)*2, [3]),
-                                         (torch.full((3, 1), np.nan), [3]), (torch.ones(3, 0), [3]), (torch.ones(3, 1), [4, -1])])
+@pytest.mark.parametrize("nodes,sizes", [
+    (torch.ones(3), [3]), (torch.ones(3, 1), [2]), (torch.ones(3, 1)*2, [3]),
+    (torch.ones(3, 0), [3]),
+    (torch.full((3, 1), np.nan), [3]), (torch.ones(3, 1), [4, -1])])
 def test_bad_packed(nodes, sizes):
     with pytest.raises(ValueError): GraphDomain.packed(nodes, sizes)
 
 
 def test_indices_agree():
     adjs, xs = ragged_arrays((3, 1, 4, 1, 5, 9, 2, 6))
-    X = GraphDomain.from_arrays([a*0.5*(1 + (np.arange(len(a)) + np.arange(len(a))[:, None]) % 2) for a in adjs], xs,
-                                edge_types=[a.astype(int) for a in adjs])
+    odd = [np.add.outer(np.arange(len(a)), np.arange(len(a))) % 2 for a in adjs]
+    X = GraphDomain.from_arrays([a*(1 + k)/2 for a, k in zip(adjs, odd)], xs, edge_types=odd)
     mask = torch.tensor([0, 1, 1, 0, 0, 1, 0, 1]).bool()
-    for a, b in [(slice(2, 6), [2, 3, 4, 5]), (slice(None, None, 3), [0, 3, 6]), (slice(None, None, -1), list(range(7, -1, -1))),
-                 (-1, [7]), (np.int64(3), [3]), (np.array([4, -8]), [4, 0]), (mask, [1, 2, 5, 7]), (mask.tolist(), [1, 2, 5, 7]),
+    for a, b in [(slice(2, 6), [2, 3, 4, 5]), (slice(None, None, 3), [0, 3, 6]),
+                 (slice(None, None, -1), list(range(7, -1, -1))),
+                 (-1, [7]), (np.int64(3), [3]), (np.array([4, -8]), [4, 0]), (mask, [1, 2, 5, 7]),
+                 (mask.tolist(), [1, 2, 5, 7]),
                  (range(2), [0, 1]), (torch.tensor([5], dtype=torch.int32), [5])]:
         assert same(X[a], X[b])
         assert same(X[b], GraphDomain.concat([X[i] for i in b]))
     assert same(GraphDomain.concat(list(X)), X)
     for i, g in enumerate(X):
-        assert torch.equal(g.h[0, :g.sizes[0]], X.nodes[X.offsets[i]:X.offsets[i + 1]]) and g.N == X.N
+        assert torch.equal(g.h[0, :g.sizes[0]],
+                           X.nodes[X.offsets[i]:X.offsets[i + 1]]) and g.N == X.N
 
 
 @pytest.mark.parametrize("index", [5, -6, [0, 9], 1.5, [True, False], "a", slice(3, 3), []])
@@ -237,21 +248,25 @@ def test_permutations_carry_edges(seed):
 def test_input_containers_agree():
     A, x = erdos_renyi_adjacency(4, 6, 0.4, rng()), rng(1).standard_normal((4, 6, 3))
     want = GraphDomain.from_arrays(A.numpy(), x)
-    for adjacency in (A, A.tolist(), A.float(), A.numpy().astype(np.uint8), [a.to_sparse() for a in A.double()],
-                      [a.to_sparse_csr() for a in A.double()], A.double().requires_grad_(), iter(A),
-                      *([make(a.numpy().astype(int)) for a in A] for make in (sparse.csr_array, sparse.coo_matrix, sparse.lil_array))):
+    kinds = sparse.csr_array, sparse.coo_matrix, sparse.lil_array
+    for adjacency in (A, A.tolist(), A.float(), A.numpy().astype(np.uint8), iter(A),
+                      [a.to_sparse() for a in A.double()], [a.to_sparse_csr() for a in A.double()],
+                      A.double().requires_grad_(),
+                      *([make(a.numpy().astype(int)) for a in A] for make in kinds)):
         assert same(GraphDomain.from_arrays(adjacency, x), want)
-    for features in (torch.from_numpy(x), torch.from_numpy(x).requires_grad_(), x.tolist(), list(x), [sparse.csr_array(v) for v in x]):
+    for features in (torch.from_numpy(x), torch.from_numpy(x).requires_grad_(), x.tolist(), list(x),
+                     [sparse.csr_array(v) for v in x]):
         assert same(GraphDomain.from_arrays(A, features), want)
     with_loops = A.numpy() | np.eye(6, dtype=bool)
     looped = GraphDomain.from_arrays(with_loops, x)
     assert torch.equal(looped.h, want.h) and looped.notes == {"dropped": ["self-loops (24)"]}
-    explicit = [sparse.coo_array((np.r_[np.ones(int(a.sum())), 0], (np.r_[a.nonzero()[0], 0], np.r_[a.nonzero()[1], 5])), (6, 6))
-                for a in A.numpy()]                       # a stored zero is no edge
-    assert same(GraphDomain.from_arrays(explicit, x), want)
+    stored = [sparse.csr_array(a.astype(float)) for a in np.ones(A.shape)]
+    for s, a in zip(stored, A.numpy()): s.data[:] = a.reshape(-1)      # a stored zero is no edge
+    assert same(GraphDomain.from_arrays(stored, x), want) and stored[0].nnz == 36
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.int8, np.uint16, np.int64, bool])
+@pytest.mark.parametrize("dtype",
+                         [np.float16, np.float32, np.float64, np.int8, np.uint16, np.int64, bool])
 def test_dtypes(dtype):
     A = erdos_renyi_adjacency(3, 6, 0.4, rng()).numpy()
     x = rng(1).integers(0, 2, (3, 6, 3)).astype(dtype)
@@ -259,7 +274,8 @@ def test_dtypes(dtype):
     want = GraphDomain.from_arrays(A, x.astype(np.float64))
     assert same(GraphDomain.from_arrays(A.astype(dtype), x), want)
     assert same(GraphDomain.from_arrays(A, torch.from_numpy(x)), want)
-    if dtype is np.float32: assert same(GraphDomain.from_arrays(A, torch.from_numpy(x).bfloat16()), want)
+    if dtype is np.float32:
+        assert same(GraphDomain.from_arrays(A, torch.from_numpy(x).bfloat16()), want)
 
 
 def test_sparse_input_is_not_changed():
@@ -278,15 +294,19 @@ def test_scale_of_features_does_not_matter():
 def test_weights_by_the_dense_formula():
     adjs, xs = ragged_arrays()
     r = rng(5)
-    weights = [(w + w.T)*a*10.**r.integers(-3, 3) for a, w in zip(adjs, (r.random(a.shape) for a in adjs))]
+    noise = [r.random(a.shape)*10.**r.integers(-3, 3) for a in adjs]
+    weights = [(w + w.T)*a for a, w in zip(adjs, noise)]
     for hops in (1, 2):
         X = GraphDomain.from_arrays(weights, xs, hops)
         for k, (w, x) in enumerate(zip(weights, xs)):
             y = np.linalg.matrix_power(np.eye(len(w)) + w, hops) @ x
-            torch.testing.assert_close(X[k].nodes, torch.from_numpy(y/np.linalg.norm(y, axis=1, keepdims=True)), rtol=0, atol=1e-12)
+            torch.testing.assert_close(X[k].nodes,
+                                       torch.from_numpy(y/np.linalg.norm(y, axis=1, keepdims=True)),
+                                       rtol=0, atol=1e-12)
     ones = GraphDomain.from_arrays(adjs, xs)
     assert same(GraphDomain.from_arrays([a.astype(float) for a in adjs], xs), ones)
-    assert torch.equal(GraphDomain.from_arrays(weights, xs, hops=0).nodes, GraphDomain.from_arrays(adjs, xs, hops=0).nodes)
+    assert torch.equal(GraphDomain.from_arrays(weights, xs, hops=0).nodes,
+                       GraphDomain.from_arrays(adjs, xs, hops=0).nodes)
 
 
 def all_constructors():
@@ -294,8 +314,10 @@ def all_constructors():
     graphs = [nx.from_numpy_array(a) for a in adjs]
     for g, x in zip(graphs, xs): nx.set_node_attributes(g, dict(enumerate(x)), "x")
     from torch_geometric.data import Data
-    datas = [Data(x=torch.from_numpy(x), edge_index=torch.from_numpy(np.stack(a.nonzero()))) for a, x in zip(adjs, xs)]
-    return [lambda **o: GraphDomain.from_arrays(adjs, xs, **o), lambda **o: GraphDomain.from_networkx(graphs, **o),
+    index = [torch.from_numpy(np.stack(a.nonzero())) for a in adjs]
+    datas = [Data(x=torch.from_numpy(x), edge_index=e) for e, x in zip(index, xs)]
+    return [lambda **o: GraphDomain.from_arrays(adjs, xs, **o),
+            lambda **o: GraphDomain.from_networkx(graphs, **o),
             lambda **o: GraphDomain.from_pyg(datas, **o)]
 
 
@@ -313,7 +335,8 @@ def test_hops(hops):
 
 @pytest.mark.parametrize("hops", [-1, 1.5, "two", None, [], [1, 1], [0, -1], True, [True]])
 def test_bad_hops(hops):
-    for make in (*all_constructors(), lambda hops: GraphDomain.erdos_renyi(2, 3, 0.5, 2, rng(), hops=hops)):
+    for make in (*all_constructors(),
+                 lambda hops: GraphDomain.erdos_renyi(2, 3, 0.5, 2, rng(), hops=hops)):
         with pytest.raises(ValueError, match="hops"): make(hops=hops)
 
 
@@ -326,7 +349,8 @@ def test_keep_edges():
 
 def labelled(values):
     "Paths whose nodes carry one number each"
-    return [nx.to_numpy_array(nx.path_graph(len(v))) for v in values], [np.array(v)[:, None] for v in values]
+    paths = [nx.to_numpy_array(nx.path_graph(len(v))) for v in values]
+    return paths, [np.array(v)[:, None] for v in values]
 
 
 CLASSES = [[6, 6, 8], [6, 8, 6], [7, 6, 6], [6, 7, 6], [8, 8, 6]]
@@ -337,7 +361,8 @@ def test_integer_classes_do_not_make_all_graphs_equal():
     X = GraphDomain.from_arrays(*labelled(CLASSES))
     assert count_twins(X) == 0 and X.d == 3 and X.notes["labels"] == [6, 7, 8]
     eye = np.eye(3)
-    Y = GraphDomain.from_arrays(labelled(CLASSES)[0], [eye[np.searchsorted([6, 7, 8], v)] for v in CLASSES])
+    Y = GraphDomain.from_arrays(labelled(CLASSES)[0],
+                                [eye[np.searchsorted([6, 7, 8], v)] for v in CLASSES])
     assert torch.equal(X.nodes, Y.nodes)
     words = [["CNO"[v - 6] for v in c] for c in CLASSES]
     W = GraphDomain.from_arrays(*labelled(words))
@@ -352,34 +377,44 @@ def test_integer_classes_do_not_make_all_graphs_equal():
 def test_classes_of_a_second_batch():
     first = GraphDomain.from_arrays(*labelled(CLASSES))
     adjs, xs = labelled([[6, 7, 7], [6, 6, 6]])
-    with pytest.raises(ValueError, match="dimension|classes"): GraphDomain.concat([first, GraphDomain.from_arrays(adjs, xs)])
+    with pytest.raises(ValueError, match="dimension|classes"):
+        GraphDomain.concat([first, GraphDomain.from_arrays(adjs, xs)])
     second = GraphDomain.from_arrays(adjs, xs, labels=first.notes["labels"])
     both = GraphDomain.concat([first, second])
-    assert torch.equal(both.nodes, GraphDomain.from_arrays(*labelled(CLASSES + [[6, 7, 7], [6, 6, 6]])).nodes)
+    assert torch.equal(both.nodes,
+                       GraphDomain.from_arrays(*labelled(CLASSES + [[6, 7, 7], [6, 6, 6]])).nodes)
     assert both.notes["labels"] == [6, 7, 8]
     with pytest.raises(ValueError, match="graph 1: expected node classes among"):
         GraphDomain.from_arrays(*labelled([[6, 6], [9, 6]]), labels=[6, 7, 8])
 
 
 @pytest.mark.parametrize("x,labels,match", [
-    ([["a"], ["b"]], "number", "words"), ([[1, 2], [3, 4]], "onehot", "single column"), ([[1], [2]], "auto!", "labels"),
-    ([[1j], [2]], "auto", "not numeric"), ([[None], [{}]], "number", "words"), ([[1, "a"], [2, "b"]], "auto", "not numeric"),
-    ([], "auto", "two dimensions"), ([[[1]]], "auto", "two dimensions"), ([[1.], [np.inf]], "auto", "NaN or infinity")])
+    ([["a"], ["b"]], "number", "words"), ([[1, 2], [3, 4]], "onehot", "single column"),
+    ([[1], [2]], "auto!", "labels"),
+    ([[1j], [2]], "auto", "not numeric"), ([[None], [{}]], "number", "words"),
+    ([[1, "a"], [2, "b"]], "auto", "not numeric"),
+    ([], "auto", "two dimensions"), ([[[1]]], "auto", "two dimensions"),
+    ([[1.], [np.inf]], "auto", "NaN or infinity")])
 def test_bad_features(x, labels, match):
-    with pytest.raises(ValueError, match=match): GraphDomain.from_arrays([np.ones((2, 2))], [x], labels=labels)
+    with pytest.raises(ValueError, match=match):
+        GraphDomain.from_arrays([np.ones((2, 2))], [x], labels=labels)
 
 
-@pytest.mark.parametrize("types,match", [([np.ones((3, 3))], "integers"), ([np.triu(np.ones((3, 3), int))], "differ in type"),
-                                         ([np.ones((2, 2), int)], "3 x 3"), ([], "one matrix of edge types")])
+@pytest.mark.parametrize("types,match", [
+    ([np.ones((3, 3))], "integers"), ([np.triu(np.ones((3, 3), int))], "differ in type"),
+    ([np.ones((2, 2), int)], "3 x 3"), ([], "one matrix of edge types")])
 def test_bad_edge_types(types, match):
-    with pytest.raises(ValueError, match=match): GraphDomain.from_arrays([np.ones((3, 3))], [np.eye(3)], edge_types=types)
+    with pytest.raises(ValueError, match=match):
+        GraphDomain.from_arrays([np.ones((3, 3))], [np.eye(3)], edge_types=types)
 
 
 def test_edge_types_of_sparse_matrices():
     A, t = np.ones((3, 3), int) - np.eye(3, dtype=int), np.array([[0, 1, 0], [1, 0, 2], [0, 2, 0]])
-    X = GraphDomain.from_arrays([sparse.csr_array(A)], [np.eye(3)], edge_types=[sparse.coo_array(t)])
+    X = GraphDomain.from_arrays([sparse.csr_array(A)], [np.eye(3)],
+                                edge_types=[sparse.coo_array(t)])
     assert X.edges.type.tolist() == [1, 0, 2]
-    with pytest.raises(ValueError, match="no types"): X.permute(rng()).__class__.from_arrays([A], [np.eye(3)]).adjacency(1)
+    with pytest.raises(ValueError, match="no types"):
+        GraphDomain.from_arrays([A], [np.eye(3)]).adjacency(1)
 
 
 # networkx
@@ -402,24 +437,30 @@ def test_networkx_weights_and_parallel_edges():
     double = molecule("CCO", [(0, 1), (0, 1), (1, 2), (2, 2)], nx.MultiGraph)
     X, Y = GraphDomain.from_networkx(plain), GraphDomain.from_networkx(double)
     assert torch.equal(X.nodes, Y.nodes) and Y.notes["dropped"] == ["self-loops (1)"]
-    weighted = molecule("CCO", [(0, 1, dict(weight=.5)), (0, 1, dict(weight=1.5)), (1, 2)], nx.MultiGraph)
+    weighted = molecule("CCO", [(0, 1, dict(weight=.5)), (0, 1, dict(weight=1.5)), (1, 2)],
+                        nx.MultiGraph)
     W = GraphDomain.from_networkx(weighted)
     assert W.edges.weight.tolist() == [2., 1.]
     assert torch.equal(GraphDomain.from_networkx(weighted, weight=None).nodes, X.nodes)
-    assert GraphDomain.from_networkx(weighted, weight=None).notes["dropped"] == ["edge attribute 'weight'"]
+    ignored = GraphDomain.from_networkx(weighted, weight=None)
+    assert ignored.notes["dropped"] == ["edge attribute 'weight'"]
     for bad in (-1, np.inf, "x", None):
         with pytest.raises(ValueError, match="graph 1: "):
             GraphDomain.from_networkx([plain, molecule("CO", [(0, 1, dict(weight=bad))])])
 
 
 @pytest.mark.parametrize("graphs,options,match", [
-    ([], {}, "empty"), (["a"], {}, "graph 0: expected a networkx graph"), ([nx.Graph()], {}, "no nodes"),
+    ([], {}, "empty"), (["a"], {}, "graph 0: expected a networkx graph"),
+    ([nx.Graph()], {}, "no nodes"),
     ([nx.DiGraph([(0, 1)])], {}, "directed"), ([nx.path_graph(2)], {}, "no attribute 'x'"),
-    ([molecule("CO", [(0, 1)])], dict(weight="w"), "no edge has"), ([molecule("CO", [(0, 1)])], dict(edge_type="bond"), "no edge has"),
+    ([molecule("CO", [(0, 1)])], dict(weight="w"), "no edge has"),
+    ([molecule("CO", [(0, 1)])], dict(edge_type="bond"), "no edge has"),
     ([molecule("CCO", [(0, 1, dict(b=1)), (1, 2)])], dict(edge_type="b"), "has no attribute 'b'"),
     ([molecule("CO", [(0, 1, dict(b="single"))])], dict(edge_type="b"), "integers"),
-    ([molecule("CO", [(0, 1, dict(b=1)), (0, 1, dict(b=2))], nx.MultiGraph)], dict(edge_type="b"), "different types"),
-    ([molecule([[1., 2], [1.]], [(0, 1)])], {}, "different shapes"), ([molecule([[[1.]], [[1.]]], [])], {}, "two dimensions")])
+    ([molecule("CO", [(0, 1, dict(b=1)), (0, 1, dict(b=2))], nx.MultiGraph)], dict(edge_type="b"),
+     "different types"),
+    ([molecule([[1., 2], [1.]], [(0, 1)])], {}, "different shapes"),
+    ([molecule([[[1.]], [[1.]]], [])], {}, "two dimensions")])
 def test_bad_networkx(graphs, options, match):
     with pytest.raises(ValueError, match=match): GraphDomain.from_networkx(graphs, **options)
 
@@ -427,7 +468,8 @@ def test_bad_networkx(graphs, options, match):
 def test_networkx_feature_tensors():
     rows = [torch.tensor([1., 2.]).requires_grad_(), torch.tensor([3., 4.])]
     X = GraphDomain.from_networkx(molecule(rows, [(0, 1)]))
-    assert torch.equal(X.nodes, GraphDomain.from_networkx(molecule([[1., 2], [3, 4]], [(0, 1)])).nodes)
+    assert torch.equal(X.nodes,
+                       GraphDomain.from_networkx(molecule([[1., 2], [3, 4]], [(0, 1)])).nodes)
 
 
 # PyTorch Geometric
@@ -444,7 +486,8 @@ def test_pyg_loader_and_batch_are_unpacked():
     from torch_geometric.loader import DataLoader
     graphs = [data(k, edge_weight=torch.full((4,), k + 1.)) for k in range(20)]
     X = GraphDomain.from_pyg(graphs)
-    for form in (DataLoader(graphs, batch_size=8), Batch.from_data_list(graphs), tuple(graphs), iter(graphs),
+    for form in (DataLoader(graphs, batch_size=8), Batch.from_data_list(graphs), tuple(graphs),
+                 iter(graphs),
                  [Batch.from_data_list(graphs[:5]), *graphs[5:]]):
         assert same(GraphDomain.from_pyg(form), X)
     assert len(X) == 20 and X.edges.weight[:4].tolist() == [1, 1, 2, 2]
@@ -453,12 +496,15 @@ def test_pyg_loader_and_batch_are_unpacked():
 
 def test_pyg_edge_attributes():
     a, t = torch.tensor([[2.], [2], [.5], [.5]]), torch.tensor([1, 1, 3, 3])
-    plain, rich = GraphDomain.from_pyg([data()]), data(edge_attr=a, edge_type=t, pos=torch.zeros(3, 3))
+    rich = data(edge_attr=a, edge_type=t, pos=torch.zeros(3, 3))
     X = GraphDomain.from_pyg([rich])
-    assert torch.equal(X.nodes, plain.nodes) and X.notes["dropped"] == ["edge_attr", "pos"] and X.edges.type.tolist() == [1, 3]
+    assert torch.equal(X.nodes, GraphDomain.from_pyg([data()]).nodes)
+    assert X.notes["dropped"] == ["edge_attr", "pos"] and X.edges.type.tolist() == [1, 3]
     W = GraphDomain.from_pyg([rich], weight="edge_attr")
-    assert W.edges.weight.tolist() == [2, .5] and torch.equal(W.nodes, GraphDomain.from_pyg([data(edge_weight=a[:, 0])]).nodes)
-    assert GraphDomain.from_pyg([data(edge_attr=t)], edge_type="edge_attr").edges.type.tolist() == [1, 3]
+    assert W.edges.weight.tolist() == [2, .5]
+    assert torch.equal(W.nodes, GraphDomain.from_pyg([data(edge_weight=a[:, 0])]).nodes)
+    named = GraphDomain.from_pyg([data(edge_attr=t)], edge_type="edge_attr")
+    assert named.edges.type.tolist() == [1, 3]
     assert "edge types" in GraphDomain.from_pyg([rich], keep_edges=False).notes["dropped"]
 
 
@@ -471,15 +517,19 @@ def test_pyg_integer_classes():
 
 
 def test_pyg_refusals():
-    one_way, outside, wide, uneven = data(), data(), data(edge_attr=torch.ones(4, 2)), data(edge_weight=torch.arange(4.) + 1)
+    one_way, outside, nothing = data(), data(), data()
+    wide, uneven = data(edge_attr=torch.ones(4, 2)), data(edge_weight=torch.arange(4.))
     one_way.edge_index = one_way.edge_index[:, ::2]
     outside.edge_index = outside.edge_index + 1
-    nothing = data()
     nothing.x = None
-    for bad, options, match in [(one_way, {}, "graph 1: edge_index holds one direction only"), (outside, {}, "outside 0..2"),
-                                (wide, dict(weight="edge_attr"), "one value of edge_attr"), (nothing, {}, "with x and edge_index"),
-                                (uneven, {}, "differ in weight"), (data(), dict(weight="w"), "no graph has"),
-                                (data(edge_type=torch.ones(4)), {}, "integers|no types"), (data(edge_weight=-torch.ones(4)), {}, "not negative")]:
+    for bad, options, match in [(one_way, {}, "graph 1: edge_index holds one direction only"),
+                                (outside, {}, "outside 0..2"),
+                                (wide, dict(weight="edge_attr"), "one value of edge_attr"),
+                                (nothing, {}, "with x and edge_index"),
+                                (uneven, {}, "differ in weight"),
+                                (data(), dict(weight="w"), "no graph has"),
+                                (data(edge_type=torch.ones(4)), {}, "integers|no types"),
+                                (data(edge_weight=-torch.ones(4)), {}, "not negative")]:
         with pytest.raises(ValueError, match=match): GraphDomain.from_pyg([data(), bad], **options)
     with pytest.raises(ValueError, match="empty"): GraphDomain.from_pyg([])
 
@@ -505,14 +555,16 @@ def test_twins_against_multisets(seed):
 
 
 def test_warning_of_twins():
-    one, many = labelled([[6, 6, 8]]*2 + [[6]*k for k in range(1, 9)] + [[8, 6, 6, 7]*k for k in range(1, 11)]), labelled([[1, 2]]*3)
+    one, many = labelled([[8, 6, 6, 7]*k for k in range(1, 11)]), labelled([[1, 2]]*3)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         GraphDomain.erdos_renyi(20, 4, .5, 3, rng())
-        GraphDomain.from_arrays(one[0][-10:], one[1][-10:])
-    with pytest.warns(UserWarning, match="3 of 3 graphs have a twin") as caught: GraphDomain.from_arrays(*many)
+        GraphDomain.from_arrays(*one)
+    with pytest.warns(UserWarning, match="3 of 3 graphs have a twin") as caught:
+        GraphDomain.from_arrays(*many)
     assert len(caught) == 1 and caught[0].filename == __file__
-    with pytest.warns(UserWarning, match="1000 of 1000") as caught: GraphDomain.erdos_renyi(2000, 1, .5, 1, rng())
+    with pytest.warns(UserWarning, match="1000 of 1000") as caught:
+        GraphDomain.erdos_renyi(2000, 1, .5, 1, rng())
     assert caught[0].filename == __file__
 
 
@@ -522,28 +574,36 @@ def test_report_fields_and_words():
     X = GraphDomain.from_arrays(adjs, xs)
     r = X.report()
     degree = np.concatenate([a.sum(0) for a in adjs])
-    assert r.graphs == 4 and r.nodes == 24 and r.sizes == (1, 5.5, 12) and r.constant == (1,) and r.labels is None
-    assert r.degrees == (degree.min(), degree.mean(), degree.max()) and r.isolated == (degree == 0).sum() > 0
-    assert "Nodes without neighbours" in str(r) and "Feature columns 1" in str(r) and "No two graphs" in str(r)
+    assert (r.graphs, r.nodes, r.sizes, r.constant, r.labels) == (4, 24, (1, 5.5, 12), (1,), None)
+    assert r.degrees == (degree.min(), degree.mean(), degree.max())
+    assert r.isolated == (degree == 0).sum() > 0
+    for words in ("Nodes without neighbours", "Feature columns 1", "No two graphs"):
+        assert words in str(r)
     assert r._repr_markdown_().count("\n- ") == str(r).count("\n")
     bare = GraphDomain.erdos_renyi(5, 3, .5, 2, rng()).report()
     assert bare.degrees is None and "not known" in str(bare)
 
 
 def test_notes_survive_subsets_unions_and_files(tmp_path):
-    X = GraphDomain.from_networkx([molecule("CO", [(0, 1, dict(bond=2))]), molecule("CCN", [(0, 1, dict(bond=1)), (2, 2, dict(bond=1))])], edge_type="bond")
+    oxide = molecule("CO", [(0, 1, dict(bond=2))])
+    amine = molecule("CCN", [(0, 1, dict(bond=1)), (2, 2, dict(bond=1))])
+    X = GraphDomain.from_networkx([oxide, amine], edge_type="bond")
     assert X.notes == {"labels": ["C", "N", "O"], "dropped": ["self-loops (1)"]}
-    for Y in (X[1:], X[[1, 0]], X.permute(rng()), GraphDomain.concat([X, X]), GraphDomain.load(X.save(tmp_path/"x"))):
+    for Y in (X[1:], X[[1, 0]], X.permute(rng()), GraphDomain.concat([X, X]),
+              GraphDomain.load(X.save(tmp_path/"x"))):
         assert Y.notes == X.notes and Y.edges.type is not None
-    Z = GraphDomain.concat([X, GraphDomain.from_networkx(molecule("CO", []), labels=["C", "N", "O"])])
-    assert "edge types" in Z.notes["dropped"] or Z.edges.type is not None
+    untyped = GraphDomain.from_networkx(molecule("CO", [(0, 1)]), labels=["C", "N", "O"])
+    Z = GraphDomain.concat([X, untyped])
+    assert Z.edges.type is None and Z.notes["dropped"] == ["self-loops (1)", "edge types"]
 
 
 # Files
 
 def test_files(tmp_path):
     adjs, xs = ragged_arrays()
-    domains = [GraphDomain.from_arrays(adjs, xs), GraphDomain.from_arrays([a*.5 for a in adjs], xs, edge_types=[a.astype(int) for a in adjs]),
+    domains = [GraphDomain.from_arrays(adjs, xs),
+               GraphDomain.from_arrays([a*.5 for a in adjs], xs,
+                                       edge_types=[a.astype(int) for a in adjs]),
                GraphDomain.erdos_renyi(5, 3, .5, 2, rng()), GraphDomain.from_arrays(adjs, xs)[:1]]
     for k, X in enumerate(domains): assert same(GraphDomain.load(X.save(tmp_path/f"{k}.npz")), X)
 
@@ -558,19 +618,23 @@ def test_save_replaces_only_when_complete(tmp_path, monkeypatch):
 
 
 def test_load_refuses_pickles(tmp_path):
-    np.savez(tmp_path/"evil.npz", nodes=np.array([{"a": 1}], dtype=object), sizes=[1], N=1, version=1)
+    np.savez(tmp_path/"evil.npz", nodes=np.array([{"a": 1}], dtype=object), sizes=[1], N=1,
+             version=1)
     with pytest.raises(ValueError, match="cannot read"): GraphDomain.load(tmp_path/"evil.npz")
     with pytest.raises(FileNotFoundError): GraphDomain.load(tmp_path/"none.npz")
 
 
 def old_file(**changes):
     buffer = io.BytesIO()
-    np.savez(buffer, **dict(nodes=np.ones((3, 1)), sizes=np.array([1, 2]), N=np.int64(2), version=np.int64(1)) | changes)
+    content = dict(nodes=np.ones((3, 1)), sizes=np.array([1, 2]), N=np.int64(2),
+                   version=np.int64(1))
+    np.savez(buffer, **content | changes)
     return buffer.getvalue()
 
 
 def new_file(**changes):
-    edges = dict(edge_source=np.array([0]), edge_target=np.array([1]), edge_offsets=np.array([0, 0, 1]))
+    edges = dict(edge_source=np.array([0]), edge_target=np.array([1]),
+                 edge_offsets=np.array([0, 0, 1]))
     content = dict(nodes=np.ones((3, 1)), sizes=np.array([1, 2]), **edges) | changes
     meta = dict(kind="GraphDomain", version=2, N=2) | content.pop("meta", {})
     return pack_arrays(meta, **{k: v for k, v in content.items() if v is not None})
@@ -597,21 +661,32 @@ def npy(a):
     return buffer.getvalue()
 
 
+
 HUGE = npy(np.ones((3, 1))).replace(b"(3, 1), }        ", b"(30000000000, 1), }")[:-1]
 
+
 @pytest.mark.parametrize("content", [
-    b"", b"PK", old_file()[:-30], new_file()[:-30], old_file(N=1), old_file(N=-5), old_file(N=2.5), old_file(version=3), old_file(version="a"),
-    old_file(sizes=np.array([1, 1])), old_file(sizes=np.array([0, 3])), old_file(sizes=np.array([-1, 4])), old_file(sizes=np.array(["a", "b"])),
-    old_file(nodes=np.ones(3)), old_file(nodes=np.full((3, 1), 2.)), old_file(nodes=np.full((3, 1), np.nan)), old_file(nodes=np.ones((3, 1), complex)),
-    old_file(N=np.arange(3)), zipped(nodes=HUGE, sizes=npy(np.array([1, 2])), N=npy(2), version=npy(1)),
-    zipped(nodes=npy(np.ones((3*10**6, 1))), sizes=npy(np.array([3*10**6])), N=npy(3*10**6), version=npy(1)),
-    new_file(meta=dict(kind="Other")), new_file(meta=dict(version=7)), new_file(meta=dict(N=1)), new_file(meta=dict(N="2")), new_file(nodes=None),
-    new_file(edge_source=np.array([1])), new_file(edge_target=np.array([2])), new_file(edge_offsets=np.array([0, 1, 1])),
-    new_file(edge_offsets=np.array([0, 0, 2])), new_file(edge_weight=np.array([-1.])), new_file(edge_weight=np.array([1., 1.])),
+    b"", b"PK", old_file()[:-30], new_file()[:-30], old_file(N=1), old_file(N=-5), old_file(N=2.5),
+    old_file(version=3), old_file(version="a"),
+    old_file(sizes=np.array([1, 1])), old_file(sizes=np.array([0, 3])),
+    old_file(sizes=np.array([-1, 4])), old_file(sizes=np.array(["a", "b"])),
+    old_file(nodes=np.ones(3)), old_file(nodes=np.full((3, 1), 2.)),
+    old_file(nodes=np.full((3, 1), np.nan)), old_file(nodes=np.ones((3, 1), complex)),
+    old_file(N=np.arange(3)),
+    zipped(nodes=HUGE, sizes=npy(np.array([1, 2])), N=npy(2), version=npy(1)),
+    zipped(nodes=npy(np.ones((3*10**6, 1))), sizes=npy(np.array([3*10**6])), N=npy(3*10**6),
+           version=npy(1)),
+    new_file(meta=dict(kind="Other")), new_file(meta=dict(version=7)), new_file(meta=dict(N=1)),
+    new_file(meta=dict(N="2")), new_file(nodes=None),
+    new_file(edge_source=np.array([1])), new_file(edge_target=np.array([2])),
+    new_file(edge_offsets=np.array([0, 1, 1])),
+    new_file(edge_offsets=np.array([0, 0, 2])), new_file(edge_weight=np.array([-1.])),
+    new_file(edge_weight=np.array([1., 1.])),
     new_file(edge_colour=np.array([1])), new_file(edge_target=None)])
 def test_bad_files_are_refused_by_name(content, tmp_path):
     (tmp_path/"bad.npz").write_bytes(content)
-    with pytest.raises(ValueError, match="cannot read a graph domain from .*bad.npz"): GraphDomain.load(tmp_path/"bad.npz")
+    with pytest.raises(ValueError, match="cannot read a graph domain from .*bad.npz"):
+        GraphDomain.load(tmp_path/"bad.npz")
 
 
 def test_a_crafted_file_allocates_nothing(tmp_path):
@@ -639,9 +714,11 @@ def test_a_flipped_byte_is_noticed(position, tmp_path):
 
 def test_the_examples_of_the_docstrings_run():
     finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
-    for name in ("GraphDomain", "erdos_renyi", "from_arrays", "from_networkx", "from_pyg", "report"):
+    for name in ("GraphDomain", "erdos_renyi", "from_arrays", "from_networkx", "from_pyg",
+                 "report"):
         thing = GraphDomain if name == "GraphDomain" else getattr(GraphDomain, name)
-        examples = finder.find(getattr(thing, "__func__", thing), name, module=gnn_bandits.graphs, globs=dict(GraphDomain=GraphDomain))
+        examples = finder.find(getattr(thing, "__func__", thing), name, module=gnn_bandits.graphs,
+                               globs=dict(GraphDomain=GraphDomain))
         assert sum(len(t.examples) for t in examples)
         for t in examples: runner.run(t)
     assert runner.summarize(verbose=False).failed == 0
@@ -650,4 +727,5 @@ def test_the_examples_of_the_docstrings_run():
 def test_edges_are_checked():
     ends = torch.tensor([0]), torch.tensor([1])
     for offsets in ([0], [0, 2], [1, 1]):
-        with pytest.raises(ValueError, match="do not fit"): GraphDomain.packed(torch.ones(2, 1), [2], edges=Edges(*ends, torch.tensor(offsets)))
+        with pytest.raises(ValueError, match="do not fit"):
+            GraphDomain.packed(torch.ones(2, 1), [2], edges=Edges(*ends, torch.tensor(offsets)))
