@@ -77,12 +77,12 @@ class GNTKFeatures:
                      "choose a lower degree, or use the exact kernel, gntk")
         self.eigenvalues = eigenvalues(self.L, self.d, self.degree, exact=False).numpy()
         self.kept = [r for r, lam in enumerate(self.eigenvalues) if lam*counts[r] > 1e-14]
-        self.degrees = torch.cat([torch.full((counts[r],), r) for r in self.kept])  # of each feature
-        self.tail = max(0.0, 1 - float(self.eigenvalues @ counts))                  # bounds any error
+        self.degrees = torch.cat([torch.full((counts[r],), r) for r in self.kept]) # of each feature
+        self.tail = max(0.0, 1 - float(self.eigenvalues @ counts))                 # bounds errors
     def __len__(self): return len(self.degrees)
     def __repr__(self):
         return f"GNTKFeatures(d={self.d}, L={self.L}, degree={self.degree}): {len(self)} features"
-    def _node_limit(self): return max(1, min(2048, 2**25//len(self)))               # at a time
+    def _node_limit(self): return max(1, min(2048, 2**25//len(self)))              # at a time
     def _check(self, X):
         "Refuse what is not a domain of graphs with the dimension of these features."
         check_domains(X)

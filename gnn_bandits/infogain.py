@@ -26,7 +26,8 @@ def gain_path(
     check_number("the noise variance lam", lam, above=True)
     with one_thread():
         K = check_gram(K, tol=1e-8)
-        check_memory(f"the factor of a {len(K)} by {len(K)} matrix", 24.*len(K)**2, "take fewer steps")
+        check_memory(f"the factor of {len(K)} by {len(K)} numbers", 24.*len(K)**2,
+                     "take fewer steps")
         eye = torch.eye(len(K), dtype=K.dtype)
         return torch.linalg.cholesky(eye + K/lam).diagonal().log().cumsum(0)
 
@@ -76,7 +77,8 @@ def greedy_gain(
         v = torch.as_tensor(v, dtype=torch.float64).detach().clone()
         if v.ndim != 1 or not len(v) or not (v.isfinite() & (v >= -1e-8*v.abs().max())).all():
             raise ValueError("expected finite variances that are not negative, one for each arm")
-        check_memory(f"{T} greedy steps over {len(v)} arms", 8.*T*len(v), "take fewer steps or arms")
+        check_memory(f"{T} greedy steps over {len(v)} arms", 8.*T*len(v),
+                     "take fewer steps or fewer arms")
         return _greedy_steps(K if callable(K) else K.__getitem__, v, T, lam)
 
 # %% ../nbs/07_information_gain.ipynb #8ad5c2ba

@@ -131,7 +131,7 @@ def eigenvalues(
     L:int, # Hidden layers
     d:int, # Dimension, at least 2
     R:int, # Largest degree
-    exact:bool=True, # Each to its last bits; False: fast, with an absolute error of about 1e-16
+    exact:bool=True, # Each to its last bits; False: fast, all to about 1e-14
 )->Tensor: # (R+1,) float64: λ_0 ... λ_R
     "Eigenvalues of the normalised neural tangent kernel on the sphere in R^d, one for each degree."
     check_number("the number of hidden layers L", L, 1, whole=True)
