@@ -196,9 +196,10 @@ def paired_difference(
         raise ValueError(f"expected at least three finite pairs, got {difference}")
     mean, error = float(difference.mean()), float(stats.sem(difference))
     if error <= 1e-12*abs(mean): return PairedDifference(mean, mean, mean, 0. if mean < 0 else 1.)
-    low, high = stats.ttest_rel(a, b).confidence_interval(level)
-    p = stats.ttest_rel(a, b, alternative="less").pvalue
-    return PairedDifference(mean, float(low), float(high), float(p))
+    test = stats.ttest_rel(a, b)
+    low, high = test.confidence_interval(level)
+    below = test.pvalue/2 if mean < 0 else 1 - test.pvalue/2         # one-sided, of the two-sided
+    return PairedDifference(mean, float(low), float(high), float(below))
 
 # %% ../../nbs/22_ledger.ipynb #bb7af3b8
 MARGIN = 0.05 # Share of the regret of random pulling that counts as a difference
@@ -414,7 +415,8 @@ def same_ledger(
     text = ["key", "kind", "statement", "where", "evidence", "function", "files", "statistic",
             "verdict"]                               # reasons hold numbers, so they may differ
     numbers = ["estimate", "low", "high", "looks"]
-    if len(a) != len(b) or not a[text].fillna("").equals(b[text].fillna("")): return False
+    words = [table[text].astype(object).fillna("").to_numpy().tolist() for table in (a, b)]
+    if words[0] != words[1]: return False
     return np.allclose(a[numbers].astype(float), b[numbers].astype(float), rtol=rtol, atol=1e-9)
 
 # %% ../../nbs/22_ledger.ipynb #abb0ba12
