@@ -22,7 +22,9 @@ from tqdm import tqdm
 
 from .bandits import TUNED, options_for
 from .core import COLORS, LINES, check_number, split_rng, use_style, write_atomically
-from .experiments import REGRETS, RunSpec, Store, flat, grid, sweep
+from .paper.experiments import RunSpec, grid, spec_fields
+from .paper.store import REGRETS, Store
+from .paper.sweep import sweep
 from .gntk import gntk, gntk_diag
 from .graphs import GraphDomain
 from .infogain import greedy_gain, mig_bound
@@ -115,7 +117,7 @@ def run_table(
     "One row for each run: what it was, its three regrets at the end and at half time."
     rows = []
     for run in store.runs(specs):
-        fields, h = flat(run.spec), run.history
+        fields, h = spec_fields(run.spec), run.history
         sums = {k: float(getattr(h, k).sum()) for k in REGRETS}
         half = {f"half_{k.split('_')[0]}": float(getattr(h, k)[:len(h)//2].sum()) for k in REGRETS}
         row = {"panel": panel} | {k: fields[k] for k in (*FIELDS, *more)} | {"reward": fields["reward_kind"], "seed": run.spec.seed}

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from gnn_bandits import figures
-from gnn_bandits.experiments import Store, flat, grid, sweep
+from gnn_bandits.paper.experiments import grid, spec_fields
+from gnn_bandits.paper.store import Store
+from gnn_bandits.paper.sweep import sweep
 from gnn_bandits.figures import (FEW, PAPER_ALGORITHMS, ablation_specs, ablation_switches, ablation_table, best_settings, cost_table, curve_table,
                                  draw_ablation, draw_density, draw_domains, draw_size, draw_trained, figure_specs, gaps_of, mean_se, read_table, run_table, trained_specs, write_csv)
 from gnn_bandits.rewards import DATASETS
@@ -31,14 +33,14 @@ CHANGES = {"main": set(), "kernel: infinite width": {"model"}, "training: to the
 def test_one_switch_at_a_time(quick):
     "A switch changes what its name says and nothing else, in every run"
     assert set(ablation_switches()) == set(CHANGES) | {"reward and noise: the code's"}
-    main = {(s.algorithm, s.seed): flat(s) for s in ablation_specs(quick, switch="main")}
+    main = {(s.algorithm, s.seed): spec_fields(s) for s in ablation_specs(quick, switch="main")}
     for name, expected in CHANGES.items():
         found = set()
         for s in ablation_specs(quick, switch=name):
             other = main[s.algorithm, s.seed]
-            found |= {k for k, v in flat(s).items() if v != other[k]} - {"data"}
+            found |= {k for k, v in spec_fields(s).items() if v != other[k]} - {"data"}
         assert found == expected, name
-    code = {k for s in ablation_specs(quick, switch="reward and noise: the code's") for k, v in flat(s).items() if v != main[s.algorithm, s.seed][k]}
+    code = {k for s in ablation_specs(quick, switch="reward and noise: the code's") for k, v in spec_fields(s).items() if v != main[s.algorithm, s.seed][k]}
     assert "noise_std" in code and all(k == "data" or k.startswith(("reward_", "noise_std")) for k in code)
 
 def test_runs_are_shared():
