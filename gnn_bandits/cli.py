@@ -20,7 +20,7 @@ def cores()->int:
     if hasattr(os, "sched_getaffinity"): return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
-# %% ../nbs/27_cli.ipynb #e39df91e
+# %% ../nbs/27_cli.ipynb #a172674d
 def reproduce(
     figure:str="all", # Names of figures with commas between them
     quick:bool=False, # Smaller samples, the same pictures
@@ -59,7 +59,7 @@ def reproduce(
     if any(specs.values()) and summary.failed:
         raise RunsFailed(f"{summary}; gnn_bandits show {store.path} {summary.failed[0]} tells why")
 
-# %% ../nbs/27_cli.ipynb #184d3c35
+# %% ../nbs/27_cli.ipynb #26df01b1
 def reproduce_choices():
     "What options of `reproduce` may be."
     from gnn_bandits.bandits import MODELS
@@ -81,7 +81,7 @@ def json_object(text):
         raise argparse.ArgumentTypeError(f"expected a JSON object, got {text!r}")
     return found
 
-# %% ../nbs/27_cli.ipynb #095737c4
+# %% ../nbs/27_cli.ipynb #b07cfaa1
 def run(
     algorithm:str="GNN-PE", # What the network is fed and who chooses
     model:str="linearized", # Infinitely wide, linear in the weights, or a real network
@@ -165,7 +165,7 @@ def existing(store):
     if not (found.path/"runs").is_dir(): raise ValueError(f"there is no store in {store}")
     return found
 
-# %% ../nbs/27_cli.ipynb #a3282c31
+# %% ../nbs/27_cli.ipynb #03323462
 def ls(
     store:str, # Folder of runs, such as reproduction/store
     long:bool=False, # One line for each run, not for each setting
@@ -190,7 +190,7 @@ def ls(
     rest = f", {len(bad)} unreadable" if bad else ""
     print(f"{len(table)} runs, {len(failures)} failed{rest}")
 
-# %% ../nbs/27_cli.ipynb #4b9c1c99
+# %% ../nbs/27_cli.ipynb #c24af55f
 def show(
     store:str, # Folder of runs
     key:str, # The beginning of a run's key, as ls --long prints it
@@ -222,7 +222,7 @@ COMMANDS = {"reproduce": ("gnn_bandits.cli", "run the paper's pipeline and draw 
             "bench": ("gnn_bandits.bench", "compare our code with its peers: time, memory, result"),
             "site": ("gnn_bandits.site", "build the documentation site and the README")}
 
-# %% ../nbs/27_cli.ipynb #48381db6
+# %% ../nbs/27_cli.ipynb #7e9ac03b
 EXAMPLES = {"reproduce": """A first look, a few minutes:
   gnn_bandits reproduce --quick
 One figure with the paper's real networks, hours; stop with Ctrl-C, go on with the same command:
@@ -246,7 +246,7 @@ def usage()->str:
                       "  gnn_bandits run --algorithm GNN-UCB", "",
                       "gnn_bandits COMMAND --help tells the options of a command."])
 
-# %% ../nbs/27_cli.ipynb #68df4ff5
+# %% ../nbs/27_cli.ipynb #ee54b8df
 def describe(
     text:str, # What the parameter means
     choices=(), # What it may be
@@ -298,7 +298,7 @@ def given_for(
     found = [b for a, b in zip(words, words[1:]) if a == f"--{name}" and b in choices]
     return found[-1] if found else default
 
-# %% ../nbs/27_cli.ipynb #d825b10a
+# %% ../nbs/27_cli.ipynb #7b1a6c63
 def tell_default(
     values:dict, # Algorithm and its default
 )->str:
@@ -359,7 +359,7 @@ def call(
     if given: own["options"] = (own["options"] or {}) | given
     command(**own)
 
-# %% ../nbs/27_cli.ipynb #6fa838ee
+# %% ../nbs/27_cli.ipynb #0c666cc4
 def main(
     argv:list[str]|None=None, # Arguments; those of the process when not given
 )->int: # Exit code
@@ -377,7 +377,7 @@ def main(
     except (ValueError, ImportError, OSError) as e: return complain(f"{name}: {e}")
     except (MemoryError, RuntimeError) as e:
         if isinstance(e, RuntimeError) and "allocate memory" not in str(e): raise
-        return complain(f"{name}: out of memory; take fewer graphs, fewer arms or a smaller m ({e})")
+        return complain(f"{name}: out of memory; take fewer graphs or arms or a smaller m ({e})")
     except KeyboardInterrupt as e:
         how = f"; {e}; resume with: gnn_bandits {shlex.join(argv)}" if e.args else ""
         return complain(f"{name}: interrupted{how}", 130)
