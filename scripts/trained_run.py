@@ -12,7 +12,7 @@ import torch
 
 from gnn_bandits.bench import machine
 from gnn_bandits.core import write_atomically
-from gnn_bandits.experiments import RunSpec, play, start_of
+from gnn_bandits.paper.experiments import RunSpec, play, start_of
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.networks import LazyGNN, forward
 from gnn_bandits.rewards import dataset
