@@ -21,14 +21,15 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from .bandits import Start, make_algorithm, run_bandit
-from .confidence import Posterior
+from .bandits import Prior, make_algorithm, run_bandit
 from .core import check_number, peak_mb, write_atomically
-from .gntk import GNTKFeatures, gntk, gntk_diag
+from .features import GNTKFeatures
+from .gntk import gntk, gntk_diag
 from .graphs import GraphDomain, erdos_renyi_adjacency
 from .infogain import greedy_gain
 from .networks import LazyGNN, forward
 from .ntk import ntk
+from .posterior import Posterior
 from .rewards import Environment, sample_reward
 from .training import AdamOptions, adam
 
@@ -320,12 +321,12 @@ def bandit_row(T=500, lam=0.01):
     "A run of GNN-UCB with and without refactorising."
     def setup():
         X = er_domain(200)
-        start = Start(X, "graph", "gntk", rng=np.random.default_rng(2))
+        prior = Prior.gntk(X)
         return X, sample_reward(X, np.random.default_rng(1)), start
     world = lambda X, f: Environment(X, f, rng=np.random.default_rng(3))
     def player(name, X, start, **options):
         rng = np.random.default_rng(4)
-        return make_algorithm(name, X, "gntk", rng=rng, start=start, **options)
+        return make_algorithm(name, X, "gntk", rng=rng, prior=prior, preset="paper", **options)
     def ours(data):
         X, f, start = data
         make = lambda: player("GNN-UCB", X, start, lam=lam, beta=1.)

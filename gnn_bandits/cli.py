@@ -32,7 +32,7 @@ def reproduce(
 ):
     "Run the paper's pipeline and draw its figures. Runs that are finished are skipped."
     from gnn_bandits.core import check_number
-    from gnn_bandits.figures import (FIGURES, REGRET_PANELS, cost_table, figure_specs, regret_table,
+    from gnn_bandits.paper.figures import (FIGURES, REGRET_PANELS, cost_table, figure_specs, regret_table,
                                      reproduce_figure, write_csv)
     from gnn_bandits.paper.store import Store
     from gnn_bandits.paper.sweep import sweep
@@ -67,7 +67,7 @@ def reproduce_choices():
 
 def reproduce_lists():
     "What may stand between commas."
-    from gnn_bandits.figures import FIGURES
+    from gnn_bandits.paper.figures import FIGURES
     return dict(figure=("all", *FIGURES))
 
 reproduce.choices, reproduce.lists = reproduce_choices, reproduce_lists
@@ -103,7 +103,7 @@ def run(
     from gnn_bandits.core import check_choice
     from gnn_bandits.paper.experiments import RunSpec, check_fits, run_spec
     from gnn_bandits.paper.store import Store
-    from gnn_bandits.rewards import DATASETS
+    from gnn_bandits.paper.datasets import DATASETS
     check_choice("data", data, tuple(DATASETS))
     if spec: s = RunSpec.from_json(Path(spec).read_text())
     else:
@@ -124,9 +124,10 @@ def run(
 
 def run_choices():
     "What options of `run` may be."
+    import gnn_bandits.paper.algorithms               # adds its presets
     from gnn_bandits.bandits import ALGORITHMS, MODELS, PRESETS
     from gnn_bandits.core import NOISES
-    from gnn_bandits.rewards import DATASETS
+    from gnn_bandits.paper.datasets import DATASETS
     return dict(algorithm=ALGORITHMS, model=MODELS, data=DATASETS, noise=NOISES, preset=PRESETS)
 
 run.choices = run_choices
@@ -139,7 +140,8 @@ def draw_run(
     "The three regrets of a run, cumulated, beside that of random arms."
     import matplotlib
     from matplotlib.figure import Figure
-    from gnn_bandits.core import COLORS, use_style, write_atomically
+    from gnn_bandits.core import use_style, write_atomically
+    from gnn_bandits.paper.algorithms import COLORS
     s, image = run.spec, io.BytesIO()
     lines = dict(regret="of the arm pulled", inference_regret="of the arm believed best",
                  best_observed_regret="of the best arm seen")
@@ -311,11 +313,12 @@ def tell_default(
 def add_options(parser, argv):
     "Let the parser of `run` take every option of the algorithms by its name."
     from fastcore.docments import docments
-    from gnn_bandits.bandits import ALGORITHMS, CHOICES, MODELS, PRESETS, Options, options_for
+    from gnn_bandits.bandits import ALGORITHMS, CHOICES, MODELS, PRESETS, Options
+    from gnn_bandits.paper.algorithms import paper_options
     model = given_for("model", argv, MODELS, "linearized")
     preset = given_for("preset", argv, PRESETS, "paper")
     one, about = given_for("algorithm", argv, ALGORITHMS, None), docments(Options)
-    defaults = {a: options_for(a, model, preset) for a in ([one] if one else ALGORITHMS)}
+    defaults = {a: paper_options(a, model, preset) for a in ([one] if one else ALGORITHMS)}
     group = parser.add_argument_group("options of the algorithm", "with their defaults for "
         f"{one or 'each algorithm'}, model {model}, preset {preset}")
     for f in dataclasses.fields(Options):

@@ -14,7 +14,7 @@ PROGRAM = "import sys; from gnn_bandits.cli import main; sys.exit(main())"
 TINY = """
 import gnn_bandits.figures as figures
 from gnn_bandits.experiments import grid
-from gnn_bandits.rewards import DatasetSpec
+from gnn_bandits.paper.datasets import DatasetSpec
 def specs(quick, seeds, model):
     return grid(data=DatasetSpec(5, .2, 3, n=60), algorithm=["GNN-UCB", "NN-UCB"], model=model or "gntk", arms=20, T=150, seed=range(seeds or 3))
 figures.FIGURES["tiny"] = figures.RunFigure(specs, figures.curve_table, figures.draw_performance)
@@ -96,7 +96,7 @@ def test_bad_specs(argv, tmp_path, capsys, monkeypatch):
 
 def test_spec_files(tmp_path, capsys):
     from gnn_bandits.experiments import RunSpec
-    from gnn_bandits.rewards import DatasetSpec
+    from gnn_bandits.paper.datasets import DatasetSpec
     spec = json.loads(RunSpec(DatasetSpec(5, 0.2, 3, n=60), "NN-PE", "gntk", arms=20, T=20).to_json())
     file, out = tmp_path/"spec.json", str(tmp_path/"out")
     for bad in (spec | {"version": 2}, spec | {"algorithm": "UCB"}, spec | {"colour": 1}, {}, [], "x"):
@@ -125,7 +125,7 @@ def test_full_disk_is_one_line(tmp_path):
 def test_failed_runs_give_code_1_and_show_tells_why(tmp_path, capsys, monkeypatch):
     import gnn_bandits.experiments as experiments
     import gnn_bandits.figures as figures
-    from gnn_bandits.rewards import DatasetSpec
+    from gnn_bandits.paper.datasets import DatasetSpec
     specs = experiments.grid(data=DatasetSpec(5, 0.2, 3, n=60), algorithm=["GNN-UCB", "NN-UCB"], model="gntk", arms=20, T=20)
     monkeypatch.setitem(figures.FIGURES, "tiny", figures.RunFigure(lambda *a: specs, figures.curve_table, figures.draw_performance))
     honest = experiments.play

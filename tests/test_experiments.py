@@ -26,7 +26,7 @@ def test_equal_specs_have_equal_text():
     change = lambda **fields: dataclasses.replace(SPEC, **fields)
     same = [RunSpec(SMALL, "GNN-UCB", "gntk", 20, 40), change(noise_std=np.float64(0.01)),
             RunSpec(data, "GNN-UCB", "gntk", arms=np.int32(20), T=40, options=[]),
-            change(options=options_for("GNN-UCB", "gntk")), change(options={"m": 2048, "B": 1}),
+            change(options=paper_options("GNN-UCB", "gntk")), change(options={"m": 2048, "B": 1}),
             change(data=dataclasses.replace(SMALL, reward=RewardOptions(scale=1)))]
     assert len({s.to_json() for s in same}) == len({s for s in same}) == 1
     assert "name" not in json.loads(SPEC.to_json())
@@ -55,9 +55,9 @@ def test_every_option_counts(name):
 
 def test_changes_follow_the_algorithm():
     theory = dataclasses.replace(SPEC, options={"preset": "theory", "horizon": 40})
-    assert theory.settings == options_for("GNN-UCB", "gntk", "theory", horizon=40)
+    assert theory.settings == paper_options("GNN-UCB", "gntk", "theory", horizon=40)
     released = RunSpec(SMALL, "GNN-PE", arms=20, options={"preset": "released"})
-    assert released.settings == options_for("GNN-PE", "linearized", "released")
+    assert released.settings == paper_options("GNN-PE", "linearized", "released")
 
 
 def test_canonical_refuses():
@@ -114,7 +114,7 @@ def test_the_estimate_of_a_kernel_is_near_the_truth():
 import json
 from gnn_bandits.core import peak_mb
 from gnn_bandits.paper.experiments import *
-from gnn_bandits.rewards import DatasetSpec, dataset
+from gnn_bandits.paper.datasets import DatasetSpec, dataset
 data = dataset(DatasetSpec(5, 0.2, 3, n=60))
 before = peak_mb()
 s = RunSpec(data.spec, "GNN-UCB", "gntk", arms=4000, T=5, replace=True)

@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 
 from gnn_bandits.core import COLORS, LINES, read_table, write_table
-from gnn_bandits.experiments import Store, flat, grid, sweep
+from gnn_bandits.paper.experiments import grid, spec_fields
+from gnn_bandits.paper.store import Store
+from gnn_bandits.paper.sweep import sweep
 from gnn_bandits.paper import figures
 from gnn_bandits.paper.datasets import DATASETS
 from gnn_bandits.paper.figures import (PAPER_ALGORITHMS, TRAINED_RUNS, ablation_specs,
@@ -29,30 +31,30 @@ def compare(*folders):
 def small(tmp_path_factory):
     "A store with eight small runs, and their specs"
     specs = grid(data=replace(DATASETS["N5_p0.2_d10"], n=100), algorithm=["GNN-PE", "NN-PE"],
-                 model="gntk", arms=20, T=16, seed=range(4), explore=4)
+                 model="gntk", arms=20, T=16, seed=range(4), random_pulls=4)
     store = Store(tmp_path_factory.mktemp("store"))
     sweep(specs, store, progress=False)
     return store, specs
 
 CHANGES = {"main": set(), "kernel: infinite width": {"model"}, "training: to the limit": {"fit"},
-           "training: real networks": {"model", "fit", "begin"}, "uncertainty: diagonal": {"width"},
-           "real, diagonal, the code's β": {"model", "fit", "begin", "width", "beta"},
-           "exploration: none": {"explore"}, "reward: posterior mean": {"reward_kind"},
+           "training: real networks": {"model", "fit", "train_from"}, "uncertainty: diagonal": {"width"},
+           "real, diagonal, the code's β": {"model", "fit", "train_from", "width", "beta"},
+           "exploration: none": {"random_pulls"}, "reward: posterior mean": {"reward_kind"},
            "settings: swapped": {"lam"}, "settings: GNN-UCB's for all": {"lam"}}
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_one_switch_at_a_time(quick):
     "A switch changes what its name says and nothing else, in every run"
     assert set(ablation_switches()) == set(CHANGES) | {"reward and noise: the code's"}
-    main = {(s.algorithm, s.seed): flat(s) for s in ablation_specs(quick, switch="main")}
+    main = {(s.algorithm, s.seed): spec_fields(s) for s in ablation_specs(quick, switch="main")}
     for name, expected in CHANGES.items():
         found = set()
         for s in ablation_specs(quick, switch=name):
             other = main[s.algorithm, s.seed]
-            found |= {k for k, v in flat(s).items() if v != other[k]} - {"data"}
+            found |= {k for k, v in spec_fields(s).items() if v != other[k]} - {"data"}
         assert found == expected, name
     code = {k for s in ablation_specs(quick, switch="reward and noise: the code's")
-            for k, v in flat(s).items() if v != main[s.algorithm, s.seed][k]}
+            for k, v in spec_fields(s).items() if v != main[s.algorithm, s.seed][k]}
     assert "noise_std" in code
     assert all(k == "data" or k.startswith(("reward_", "noise_std")) for k in code)
 

@@ -28,12 +28,12 @@ from gnn_bandits.core import pack_arrays
 from gnn_bandits.paper.experiments import RunSpec, expected_seconds, grid, run_spec, spec_fields
 from gnn_bandits.paper.store import Damaged, Store, seed_means
 from gnn_bandits.paper.sweep import make_datasets, pieces, progress_bar, sweep, tasks_for
-from gnn_bandits.rewards import DatasetSpec
+from gnn_bandits.paper.datasets import DatasetSpec
 
 ROOT = Path(__file__).parent.parent
 SMALL = DatasetSpec(5, 0.2, 3, n=60)
 SPEC = RunSpec(SMALL, "GNN-UCB", "gntk", arms=20, T=40)
-NET = dict(m=32, explore=10)
+NET = dict(m=32, random_pulls=10)
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
@@ -91,7 +91,7 @@ def test_sweeps_refuse():
 def test_algorithms_are_paired(tmp_path):
     "While all explore at random, they see the same arms and the same noise"
     store = Store(tmp_path/"s")
-    specs = grid(data=SMALL, algorithm=list(ALGORITHMS), model="gntk", arms=20, T=45, explore=45,
+    specs = grid(data=SMALL, algorithm=list(ALGORITHMS), model="gntk", arms=20, T=45, random_pulls=45,
                  seed=[3])
     sweep(specs, store)
     runs = [store.read(s) for s in specs]
@@ -372,7 +372,7 @@ def interrupting(f, moments):
 
 @pytest.mark.parametrize("moment", [1, -1, 2, -3, 9, -9])
 @pytest.mark.parametrize("owner, name", [
-    (sweeping, "play"), (sweeping, "start_of"), (sweeping, "play_task"), (Store, "add"),
+    (sweeping, "play"), (sweeping, "prior_of"), (sweeping, "play_task"), (Store, "add"),
     (Store, "write"), (Store, "dataset"), (Store, "missing"), (sweeping, "pieces")])
 def test_interrupted_anywhere_a_sweep_resumes(owner, name, moment, reference, tmp_path, monkeypatch):
     specs = [s for s in tiny_specs() if s.model == "gntk"]

@@ -22,8 +22,8 @@ from scipy import stats
 from torch import Tensor
 from tqdm import tqdm
 
-from ..bandits import Start, make_algorithm, regret_bound, run_bandit
-from ..confidence import Posterior, beta, rkhs_sphere, subgaussian
+from ..bandits import MODELS, Prior, make_algorithm, regret_bound, run_bandit
+from ..confidence import beta, rkhs_sphere, subgaussian
 from ..core import NOISES, check_choice, check_number, one_thread, split_rng
 from ..gntk import gntk, permutation_kernel, unit_cosines
 from ..graphs import GraphDomain
@@ -36,6 +36,7 @@ from .ledger import (MARGIN, VARIANT, Comparison, Comparisons, Finding,
                                       exact_finding, identity_finding, ledger, load_runs,
                                       paired_difference, register, result_table, select_runs,
                                       shares, verdict)
+from ..posterior import Posterior
 from ..rewards import Environment
 from ..spectrum import eigenvalues, legendre, multiplicity, shares as shares_of_degrees
 from ..training import descent_filter
@@ -589,8 +590,9 @@ def elimination_row(
     "One run of the theorem's algorithm on a reward of norm B."
     reward, noise, own = split_rng(np.random.default_rng([9, seed]), 3)
     env = Environment(X, rkhs_sphere(K, s.B, 1, reward)[:, 0], s.sigma, rng=noise)
-    start = Start(X, "graph", model, s.m, rng=own)
-    alg = make_algorithm("GNN-PE", X, model, rng=own, start=start, preset="theory", B=s.B, m=s.m,
+    finite = MODELS[model].network
+    prior = Prior.network(X, s.m, rng=own) if finite else Prior.gntk(X)
+    alg = make_algorithm("GNN-PE", X, model, rng=own, prior=prior, preset="theory", B=s.B, m=s.m,
                          sigma=s.sigma, lam=s.lam, delta=s.delta, horizon=s.horizon)
     alg.policy.beta *= share
     R = run_bandit(alg, env, s.horizon).regret.cumsum()
@@ -744,7 +746,7 @@ def claim_best_everywhere(results):
 def claim_best_as_run(results):
     """With trained networks and diagonal uncertainties, as the paper ran them, GNN-PE has the
     lowest regret at 200 arms."""
-    runs = load_runs(results, VARIANT | {"model": "trained", "width": "diagonal"})
+    runs = load_runs(results, VARIANT | {"model": "trained", "uncertainty": "diagonal"})
     where = dict(panel="trained", arms=200)
     against = lambda *rivals: tuple(compare_algorithms(runs, "GNN-PE", rival, where)
                                     for rival in rivals)

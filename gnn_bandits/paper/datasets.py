@@ -18,9 +18,11 @@ from torch import Tensor
 
 from ..core import (array_hash, check_memory, check_number, check_rng, in_threads,
                               pack_arrays, split_rng, unpack_arrays, write_atomically)
-from ..gntk import GNTKFeatures, gntk, harmonic_count, legendre_stack
+from ..features import GNTKFeatures
+from ..gntk import gntk
 from ..graphs import GraphDomain
 from ..ntk import ntk
+from ..spectrum import legendre, multiplicity
 from ..rewards import Evidence, RewardOptions, draw_evidence, reward_tensor, sample_reward
 
 # %% ../../nbs/16_datasets.ipynb #bd01ddd7
@@ -197,9 +199,9 @@ def feature_products(
     "Inner products of the features of graphs, without the features."
     d, count = left.shape[2], len(right)
     lam = GNTKFeatures(d, 2, degree).eigenvalues
-    terms = torch.tensor([lam[r]*harmonic_count(d, r) for r in range(degree + 1)])
+    terms = torch.tensor([lam[r]*multiplicity(d, r) for r in range(degree + 1)])
     def each(x):
-        stack = legendre_stack(d, degree, x @ right.flatten(0, 1).T)
+        stack = legendre(d, degree, x @ right.flatten(0, 1).T)
         return torch.stack([p.view(len(x), count, -1).mean((0, 2)) for p in stack])
     return (terms[:, None, None]*torch.stack(list(in_threads(each, left)), 1)).cumsum(0)
 

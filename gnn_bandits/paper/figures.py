@@ -19,15 +19,17 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from ..bandits import TUNED, options_for
-from ..core import (COLORS, LINES, check_number, read_table, split_rng, use_style,
-                              write_atomically, write_table)
-from ..experiments import REGRETS, RunSpec, Store, flat, grid, sweep
+from ..core import (check_number, read_table, split_rng, use_style, write_atomically,
+                              write_table)
 from ..gntk import gntk, gntk_diag
 from ..graphs import GraphDomain
 from ..infogain import greedy_gain, mig_bound
 from ..ntk import ntk
+from .algorithms import COLORS, LINES, PAPER_ALGORITHMS, TUNED, paper_options
 from .datasets import DATASETS, RELEASED_REWARD, DatasetSpec
+from .experiments import RunSpec, grid, spec_fields
+from .store import REGRETS, Store
+from .sweep import sweep
 from ..rewards import RewardOptions
 
 # %% ../../nbs/21_figures.ipynb #7a95b26f
@@ -80,7 +82,7 @@ def figure_information_gain(
     domains = list(zip((5, 20, 100), rngs))
     for N, rng in tqdm(domains, "information gain", unit="domain", disable=None):
         X = GraphDomain.erdos_renyi(T, N, 0.2, 10, rng)
-        x = X.h.flatten(1)/N**0.5
+        x = X.vectors()
         for name, K in ("GNTK", gntk(X)), ("concatenated NTK", ntk((x @ x.T).clamp(-1, 1), 2)):
             gains = greedy_gain(K, T, lam).gains.tolist()
             rows += [dict(kernel=name, N=N, T=t, gain=gains[t - 1]) for t in steps]
@@ -108,7 +110,7 @@ class RunFigure:
     size:tuple=(7.2, 3) # Of the figure, inches
 
 # %% ../../nbs/21_figures.ipynb #19230553
-TABLE_FIELDS = ("N", "p", "d", "arms", "T", "algorithm", "model", "width") # Of a spec, in tables
+TABLE_FIELDS = ("N", "p", "d", "arms", "T", "algorithm", "model", "uncertainty") # Of a spec, in tables
 
 def run_table(
     store:Store, # Holds the runs
@@ -120,7 +122,7 @@ def run_table(
     import pandas as pd
     rows = []
     for run in store.runs(specs):
-        fields, h = flat(run.spec), run.history
+        fields, h = spec_fields(run.spec), run.history
         what = {"panel": panel} | {k: fields[k] for k in (*TABLE_FIELDS, *more)}
         what |= {"reward": fields["reward_kind"], "seed": run.spec.seed}
         sums = {k: float(getattr(h, k).sum()) for k in REGRETS} | {"mean_gap": run.mean_gap}
@@ -377,12 +379,12 @@ def ablation_switches(quick=False)->dict[str, dict]:
     "What each switch changes in the specs of the headline panel."
     reward = lambda options: replace(figure_data("N20_p0.2_d10", quick), reward=options)
     swap = lambda name: TUNED[name.removeprefix("G") if name.startswith("GNN") else f"G{name}"]
-    real = dict(model="trained", begin=40, seeds=TRAINED_RUNS)
+    real = dict(model="trained", train_from=40, seeds=TRAINED_RUNS)
     return {"main": {}, "kernel: infinite width": dict(model="gntk"),
             "training: to the limit": dict(fit="limit"), "training: real networks": real,
-            "uncertainty: diagonal": dict(width="diagonal"),
-            "real, diagonal, the code's β": real | dict(width="diagonal", settings=code_settings),
-            "exploration: none": dict(explore=0),
+            "uncertainty: diagonal": dict(uncertainty="diagonal"),
+            "real, diagonal, the code's β": real | dict(uncertainty="diagonal", settings=code_settings),
+            "exploration: none": dict(random_pulls=0),
             "reward: posterior mean": dict(data=reward(RewardOptions(kind="mean"))),
             "reward and noise: the code's": dict(data=reward(RELEASED_REWARD), noise_std=1e-4),
             "settings: swapped": dict(settings=swap),
@@ -390,7 +392,7 @@ def ablation_switches(quick=False)->dict[str, dict]:
 
 def code_settings(name):
     "Our λ, and the multiplier that the authors' code selects for its diagonal uncertainty."
-    return TUNED[name][0], options_for(name, preset="released").beta
+    return TUNED[name][0], paper_options(name, preset="released").beta
 
 # %% ../../nbs/21_figures.ipynb #dfdafa5e
 def ablation_specs(
@@ -419,7 +421,7 @@ def ablation_table(store, specs):
     quick, seeds, asked, parts = specs[0].T < 500, len({s.seed for s in specs}), set(specs), []
     for switch in ablation_switches():
         mine = [s for s in ablation_specs(quick, seeds, None, switch) if s in asked]
-        parts.append(run_table(store, mine, switch, ("lam", "beta", "fit", "explore")))
+        parts.append(run_table(store, mine, switch, ("lam", "beta", "fit", "random_pulls")))
     return pd.concat(parts, ignore_index=True)
 
 # %% ../../nbs/21_figures.ipynb #f52cd985
@@ -463,7 +465,7 @@ def draw_trained(
     for ax, kind in zip(axes, ("exact", "diagonal")):
         beside = kind == "diagonal" and value == "best_observed_regret"
         theirs = published if beside else None
-        draw_curves(ax, table[table["width"] == kind], value, published=theirs)
+        draw_curves(ax, table[table["uncertainty"] == kind], value, published=theirs)
         ax.set_title(f"{kind} uncertainty")
     axes[0].set_ylabel(f"{REGRET_LABELS[value]}, mean gaps")
     axes[1].legend(loc="center left", bbox_to_anchor=(1.06, 0.5))

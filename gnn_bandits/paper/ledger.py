@@ -289,11 +289,11 @@ def decide(
                    len(comparisons))
 
 # %% ../../nbs/22_ledger.ipynb #ff703352
-VARIANT = {"model": "linearized", "width": "exact", "reward": "sample"} # Runs that the ledger reads
+VARIANT = {"model": "linearized", "uncertainty": "exact", "reward": "sample"} # Runs that the ledger reads
 
 def load_runs(
     results:str|Path, # Folder of result tables
-    variant:dict=VARIANT, # Which runs: model, width (how uncertainty is computed), reward
+    variant:dict=VARIANT, # Which runs: model, uncertainty (how it is computed), reward
 )->pd.DataFrame: # One row for each run
     "Rows of `regret.csv` of one variant."
     runs = result_table(results, "regret.csv")
