@@ -1,7 +1,8 @@
-"""One bandit run with a real network of width 2048, timed, beside the straightforward route; writes nbs/results/trained_run.json.
+"""Time one bandit run with a real network of width 2048; writes nbs/results/trained_run.json.
 
-The straightforward route (materialised gradients, a diagonal width arm by arm, one graph a step with autograd and stock Adam) is measured on
-a few of its steps in the same process, and extrapolated to the same number of pulls.
+Beside it stands the straightforward route: materialised gradients, a diagonal uncertainty arm by
+arm, one graph a step with autograd and stock Adam. It is measured on a few of its steps in the same
+process, and extrapolated to the same number of pulls. nbs/25_bench.ipynb reads the file.
 
 Usage: python scripts/trained_run.py [--algorithm NAME]     (about ten minutes on two cores)
 """
@@ -12,13 +13,14 @@ import torch
 
 from gnn_bandits.bench import machine
 from gnn_bandits.core import write_atomically
-from gnn_bandits.paper.experiments import RunSpec, play, prior_of
+from gnn_bandits.experiments import RunSpec, play, start_of
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.networks import LazyGNN, forward
-from gnn_bandits.rewards import dataset
+from gnn_bandits.paper.datasets import dataset
 from gnn_bandits.training import Schedule
 
 MOST_STEPS = 1000 # Of one training, in the authors' code
+REPORT = Path(__file__).parent.parent/"nbs"/"results"/"trained_run.json"
 
 def timed(thunk, repeats):
     "Mean seconds of a call"
@@ -28,7 +30,7 @@ def timed(thunk, repeats):
     return (time.perf_counter() - began)/repeats
 
 def straightforward(X, net, f):
-    "Seconds for one gradient, one step of training, and one width, each written as one would first write it"
+    "Seconds for one gradient, one uncertainty and one step, each as one would first write it"
     x, counts = net.embed(X)
     weights = [W.clone().requires_grad_() for W in net.weights]
     optimizer = torch.optim.Adam(weights, lr=1e-3)
@@ -40,26 +42,31 @@ def straightforward(X, net, f):
         optimizer.zero_grad()
         (forward(weights, x[:1], counts[:1]) - f[0]).square().sum().backward()
         optimizer.step()
-    return dict(gradient=timed(gradient, 5), width=timed(lambda: torch.sqrt(torch.sum(0.01*g*g/U/net.m)).item(), 20), step=timed(step, 30))
+    def uncertainty(): return torch.sqrt(torch.sum(0.01*g*g/U/net.m)).item()
+    return dict(gradient=timed(gradient, 5), width=timed(uncertainty, 20), step=timed(step, 30))
 
 def main(algorithm):
-    spec = RunSpec("N20_p0.2_d10", algorithm, "trained", options=dict(train_from=40))
+    spec = RunSpec("N20_p0.2_d10", algorithm, "trained", options=dict(begin=40))
     h, sizes, f = spec.action_set(dataset(spec.data))
-    X, schedule, o = GraphDomain(h, sizes), Schedule(spec.settings.first, spec.settings.every), spec.settings
+    X, o = GraphDomain(h, sizes), spec.settings
+    schedule = Schedule(o.first, o.every)
     net = LazyGNN.for_domain(X, o.m, o.L, rng=spec.generator("network"))
     before = straightforward(X, net, f)
     began = time.perf_counter()
-    history = play(spec, X, f, prior_of(spec, X), progress=True).history
+    history = play(spec, X, f, start_of(spec, X), progress=True).history
     ours = time.perf_counter() - began
     after = straightforward(X, net, f)
     parts = {k: (before[k] + after[k])/2 for k in before}
     trainings = sum(schedule(t) for t in range(1, spec.T + 1))
-    theirs = len(X)*parts["gradient"] + trainings*MOST_STEPS*parts["step"] + (spec.T - o.random_pulls)*len(X)*parts["width"]
-    report = dict(spec=json.loads(spec.to_json()), seconds=ours, trainings=int((history.steps > 0).sum()), steps=int(history.steps.sum()),
-                  regret=float(history.regret.sum()), straightforward=dict(parts=parts, before=before, after=after, trainings=trainings, seconds=theirs),
-                  ratio=theirs/ours, machine=machine())
-    write_atomically(Path(__file__).parents[1]/"nbs/results/trained_run.json", json.dumps(report, indent=1) + "\n")
-    print(f"ours {ours:.0f} s, straightforward {theirs:.0f} s, {theirs/ours:.1f} times; parts {parts}")
+    theirs = (len(X)*parts["gradient"] + trainings*MOST_STEPS*parts["step"]
+              + (spec.T - o.explore)*len(X)*parts["width"])
+    plain = dict(parts=parts, before=before, after=after, trainings=trainings, seconds=theirs)
+    report = dict(spec=json.loads(spec.to_json()), seconds=ours,
+                  trainings=int((history.steps > 0).sum()), steps=int(history.steps.sum()),
+                  regret=float(history.regret.sum()), straightforward=plain, ratio=theirs/ours,
+                  machine=machine())
+    write_atomically(REPORT, json.dumps(report, indent=1) + "\n")
+    print(f"ours {ours:.0f} s, straightforward {theirs:.0f} s, {theirs/ours:.1f} times; {parts}")
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
