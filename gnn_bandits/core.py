@@ -304,7 +304,7 @@ def read_table(
     "A table as it was written, as a pandas table."
     import pandas as pd
     if not Path(path).exists(): raise FileNotFoundError(f"{path} is missing; {how}")
-    return pd.read_csv(path, keep_default_na=False, na_values=["", "nan"], float_precision="round_trip")
+    return pd.read_csv(path, keep_default_na=False, na_values=["", "nan"])
 
 # %% ../nbs/00_core.ipynb #ce28bf55
 COLORS = {"GNN-PE": "#0072B2", "GNN-UCB": "#D55E00", "NN-PE": "#009E73", "NN-UCB": "#CC79A7",

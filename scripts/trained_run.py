@@ -13,7 +13,7 @@ import torch
 
 from gnn_bandits.bench import machine
 from gnn_bandits.core import write_atomically
-from gnn_bandits.experiments import RunSpec, play, start_of
+from gnn_bandits.experiments import RunSpec, play, prior_of
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.networks import LazyGNN, forward
 from gnn_bandits.paper.datasets import dataset
@@ -46,20 +46,20 @@ def straightforward(X, net, f):
     return dict(gradient=timed(gradient, 5), width=timed(uncertainty, 20), step=timed(step, 30))
 
 def main(algorithm):
-    spec = RunSpec("N20_p0.2_d10", algorithm, "trained", options=dict(begin=40))
+    spec = RunSpec("N20_p0.2_d10", algorithm, "trained", options=dict(train_from=40))
     h, sizes, f = spec.action_set(dataset(spec.data))
     X, o = GraphDomain(h, sizes), spec.settings
     schedule = Schedule(o.first, o.every)
     net = LazyGNN.for_domain(X, o.m, o.L, rng=spec.generator("network"))
     before = straightforward(X, net, f)
     began = time.perf_counter()
-    history = play(spec, X, f, start_of(spec, X), progress=True).history
+    history = play(spec, X, f, prior_of(spec, X), progress=True).history
     ours = time.perf_counter() - began
     after = straightforward(X, net, f)
     parts = {k: (before[k] + after[k])/2 for k in before}
     trainings = sum(schedule(t) for t in range(1, spec.T + 1))
     theirs = (len(X)*parts["gradient"] + trainings*MOST_STEPS*parts["step"]
-              + (spec.T - o.explore)*len(X)*parts["width"])
+              + (spec.T - o.random_pulls)*len(X)*parts["width"])
     plain = dict(parts=parts, before=before, after=after, trainings=trainings, seconds=theirs)
     report = dict(spec=json.loads(spec.to_json()), seconds=ours,
                   trainings=int((history.steps > 0).sum()), steps=int(history.steps.sum()),

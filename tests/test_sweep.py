@@ -84,7 +84,8 @@ def test_sweeps_refuse():
         with pytest.raises(ValueError): sweep(bad, "nowhere", jobs=jobs)
     huge = dataclasses.replace(SPEC, data=dataclasses.replace(SMALL, n=10**10))
     for jobs in (1, 2):
-        with pytest.raises(ValueError, match="fewer graphs"): sweep([SPEC, huge], "nowhere", jobs=jobs)
+        with pytest.raises(ValueError, match="fewer graphs"):
+            sweep([SPEC, huge], "nowhere", jobs=jobs)
     assert not Path("nowhere").exists()
 
 
@@ -105,8 +106,8 @@ def test_algorithms_are_paired(tmp_path):
 def test_bad_files_do_not_hide_the_good_ones(reference, tmp_path):
     shutil.copytree(reference.path, tmp_path/"store")
     store, bad = Store(tmp_path/"store"), []
-    for name, content in (("a", b""), ("b", b"text"), ("c", pack_arrays({"kind": "another"}, x=[1.])),
-                          ("d", store.files()[0].read_bytes())):
+    foreign, misplaced = pack_arrays({"kind": "another"}, x=[1.]), store.files()[0].read_bytes()
+    for name, content in (("a", b""), ("b", b"text"), ("c", foreign), ("d", misplaced)):
         (store.path/"runs"/f"{name}.npz").write_bytes(content)
     (store.path/"runs"/"e.npz").mkdir()
     for name, content in (("a", "{"), ("b", "[]"), ("c", '{"spec": {}}'), ("d", "\x00")):
@@ -125,7 +126,8 @@ def test_means_are_over_seeds_only(reference):
     means = seed_means(table)
     assert means["runs"].sum() == len(table) and set(means["runs"]) == {1, 3}
     changed = table.assign(horizon=[None, 7.]*(len(table)//2))
-    assert seed_means(changed)["runs"].sum() == len(table) and set(seed_means(changed)["runs"]) <= {1, 2}
+    assert seed_means(changed)["runs"].sum() == len(table)
+    assert set(seed_means(changed)["runs"]) <= {1, 2}
 
 
 def test_damage_is_detected_reported_and_redone(reference, tmp_path, capfd):
@@ -139,7 +141,7 @@ def test_damage_is_detected_reported_and_redone(reference, tmp_path, capfd):
     store.file(empty).write_bytes(b"")
     shutil.copy(store.file(specs[1]), store.file(swapped))
     with np.load(store.file(forged)) as z: arrays = dict(z)
-    np.savez(store.file(forged), **arrays | {"regret": arrays["regret"] + 1})  # sound, other numbers
+    np.savez(store.file(forged), **arrays | {"regret": arrays["regret"] + 1})  # other numbers
     with pytest.raises(Damaged): store.table()
     summary = sweep(specs, store)
     assert set(summary.damaged) == {s.key for s in bad} and summary.done == 5
@@ -359,7 +361,7 @@ def test_a_bad_checkpoint_is_not_the_end(tmp_path):
 
 
 def interrupting(f, moments):
-    "`f` with Ctrl-C before or after some of its calls: numbers count calls, negative ones after them"
+    "`f` with Ctrl-C before some of its calls, by number, or after them, by negative number"
     calls = []
     def interrupted(*args, **kw):
         calls.append(1)
@@ -370,11 +372,11 @@ def interrupting(f, moments):
     return interrupted
 
 
-@pytest.mark.parametrize("moment", [1, -1, 2, -3, 9, -9])
+@pytest.mark.parametrize("moment", [1, -2, -9])
 @pytest.mark.parametrize("owner, name", [
     (sweeping, "play"), (sweeping, "prior_of"), (sweeping, "play_task"), (Store, "add"),
     (Store, "write"), (Store, "dataset"), (Store, "missing"), (sweeping, "pieces")])
-def test_interrupted_anywhere_a_sweep_resumes(owner, name, moment, reference, tmp_path, monkeypatch):
+def test_interrupted_a_sweep_resumes(owner, name, moment, reference, tmp_path, monkeypatch):
     specs = [s for s in tiny_specs() if s.model == "gntk"]
     monkeypatch.setattr(owner, name, interrupting(getattr(owner, name), (moment,)))
     for _ in range(2):
@@ -455,7 +457,7 @@ def small_disk(path):
     if may and subprocess.run(mount, capture_output=True).returncode == 0:
         try: yield lambda: subprocess.run(more, check=True)
         finally: subprocess.run(["umount", str(path)], check=True)
-    else:                                                   # no right to mount: a quota on file size
+    else:                                                   # no right to mount: limited file size
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))
         room = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
