@@ -212,7 +212,8 @@ def features_row():
             return K
         return run
     return Row("GNTK matrix from features, 1000 graphs, N=20, d=10, degree 4",
-               lambda: er_domain(1000), {"gnn_bandits": ours, "exact kernel": lambda X: lambda: gntk(X)}, 1e-3, {}, 3)
+               lambda: er_domain(1000),
+               {"gnn_bandits": ours, "exact kernel": lambda X: lambda: gntk(X)}, 1e-3, {}, 3)
 
 # %% ../nbs/25_bench.ipynb #7f9a7676
 def tangent_row():

@@ -9,7 +9,8 @@ from pathlib import Path
 
 def contents(paths):
     "The hash of every file below `paths`, byte code and checkpoints left out"
-    files = [f for p in map(Path, paths) for f in (p.rglob("*") if p.is_dir() else [p]) if f.is_file()]
+    below = [f for p in map(Path, paths) for f in (p.rglob("*") if p.is_dir() else [p])]
+    files = [f for f in below if f.is_file()]
     return {f: hashlib.sha256(f.read_bytes()).hexdigest() for f in files
             if not {"__pycache__", ".ipynb_checkpoints"} & set(f.parts)}
 

@@ -1,7 +1,12 @@
-"The installed package as a whole: light imports, the command line, files that agree with each other."
+"The package as a whole: light imports, public names, rooms, the command line, files that agree."
+import doctest
+import importlib
+import inspect
 import json
 import os
+import pydoc
 import re
+import shutil
 import subprocess
 import sys
 from configparser import ConfigParser
@@ -9,36 +14,146 @@ from pathlib import Path
 
 import pytest
 
+import gnn_bandits
+from gnn_bandits import api
+
 ROOT = Path(__file__).parent.parent
-MODULES = sorted(p.stem for p in (ROOT/"gnn_bandits").glob("*.py") if not p.stem.startswith("_"))
-HEAVY = {"matplotlib", "jax", "rdkit", "dask", "networkx", "sphinx", "nbdev", "sklearn", "pandas", "torch_geometric"}
+MODULES = sorted(".".join(p.relative_to(ROOT/"gnn_bandits").with_suffix("").parts)
+                 for p in (ROOT/"gnn_bandits").rglob("*.py") if not p.stem.startswith("_"))
+HEAVY = {"matplotlib", "jax", "rdkit", "dask", "networkx", "sphinx", "nbdev", "sklearn", "pandas",
+         "torch_geometric"}
+WAITING = {f"{net}.{f}(X)" for net in ("LazyGNN", "LazyNN") for f in ("shape", "features")}
 
 
 def python(code, **env):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env={**os.environ, **env})
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT,
+                          env={**os.environ, **env})
 
 
-def program(*argv, cwd=ROOT):
-    code = "import sys; from gnn_bandits.cli import main; sys.exit(main())"
+def program(*argv, cwd=ROOT, how=("-m", "gnn_bandits")):
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run([sys.executable, "-c", code, *argv], capture_output=True, text=True, cwd=cwd, env=env)
+    return subprocess.run([sys.executable, *how, *argv], capture_output=True, text=True, cwd=cwd,
+                          env=env)
 
 
 @pytest.mark.parametrize("name", [None, *MODULES])
 def test_imports_are_light(name):
     module = f"gnn_bandits.{name}" if name else "gnn_bandits"
-    run = python(f"import sys, json, {module}; print(json.dumps(sorted({{m.split('.')[0] for m in sys.modules}})))")
+    run = python(f"import sys, json, {module}\n"
+                 "print(json.dumps(sorted({m.split('.')[0] for m in sys.modules})))")
     assert run.returncode == 0, run.stderr
-    heavy = HEAVY | ({"torch", "numpy"} if name is None else set())       # the bare package imports nothing at all
+    # the bare package imports nothing but a few modules of the standard library
+    heavy = HEAVY | ({"torch", "numpy", "scipy", "fastcore"} if name is None else set())
     assert not heavy & set(json.loads(run.stdout)), module
 
 
 def test_import_does_not_touch_global_random_state():
-    code = ("import numpy as np, torch; a = np.random.get_state()[1].copy(); b = torch.get_rng_state(); "
-            f"import {', '.join('gnn_bandits.' + m for m in MODULES)}; "
-            "assert (np.random.get_state()[1] == a).all() and torch.equal(torch.get_rng_state(), b)")
+    code = ("import numpy as np, torch\n"
+            "a, b = np.random.get_state()[1].copy(), torch.get_rng_state()\n"
+            f"import {', '.join('gnn_bandits.' + m for m in MODULES)}\n"
+            "assert (np.random.get_state()[1] == a).all()\n"
+            "assert torch.equal(torch.get_rng_state(), b)")
     run = python(code)
     assert run.returncode == 0, run.stderr
+
+
+# what people import
+
+def test_all_is_the_table_of_names():
+    assert sorted(gnn_bandits.__all__) == sorted(api.PUBLIC)
+    assert set(api.PUBLIC) <= set(dir(gnn_bandits))
+    assert not any(name.startswith("_") and not name.startswith("__") for name in dir(gnn_bandits))
+
+
+@pytest.mark.parametrize("name", list(api.PUBLIC))
+def test_public_name_comes_from_its_module(name):
+    there = getattr(importlib.import_module(f"gnn_bandits.{api.PUBLIC[name][0]}"), name)
+    assert getattr(gnn_bandits, name) is there and vars(gnn_bandits)[name] is there
+
+
+def test_public_names_are_no_modules():
+    assert not set(api.PUBLIC) & {part for m in MODULES for part in m.split(".")}
+    for m in ("gntk", "ntk"): assert inspect.ismodule(getattr(gnn_bandits, m, api))
+
+
+def test_modules_and_unknown_names_are_as_in_any_package():
+    code = ("import gnn_bandits\nfrom gnn_bandits import gntk, GraphDomain\n"
+            "from gnn_bandits.gntk import gntk as function\n"
+            "assert gnn_bandits.gntk is gntk and gntk.gntk is function\n"
+            "try: gnn_bandits.nothing\nexcept AttributeError as e: print(e)\n"
+            "try: from gnn_bandits import nothing\nexcept ImportError as e: print('import', e)")
+    run = python(code)
+    assert run.returncode == 0, run.stderr
+    assert "has no attribute 'nothing'" in run.stdout and "import cannot import" in run.stdout
+
+
+@pytest.mark.parametrize("name", list(api.PUBLIC))
+def test_example_runs(name, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    example = inspect.cleandoc(api.PUBLIC[name][1])
+    assert "from gnn_bandits import" in example and name in example
+    test = doctest.DocTestParser().get_doctest(example, {}, name, None, 0)
+    said = []
+    assert not doctest.DocTestRunner().run(test, out=said.append).failed, "".join(said)
+
+
+@pytest.mark.parametrize("name", list(api.PUBLIC))
+def test_help_explains_every_parameter(name):
+    assert set(api.unexplained(name)) <= WAITING
+    text = pydoc.plain(pydoc.render_doc(getattr(gnn_bandits, name)))
+    assert inspect.getdoc(getattr(gnn_bandits, name)).count("Examples\n--------") == 1
+    for line in inspect.cleandoc(api.PUBLIC[name][1]).splitlines(): assert line in text
+
+
+def test_help_reaches_methods():
+    text = pydoc.plain(pydoc.render_doc(gnn_bandits.GraphDomain.from_networkx))
+    assert "The node attribute that holds the features" in text
+    text = pydoc.plain(pydoc.render_doc(gnn_bandits.LazyGNN))
+    assert "m : int, default 2048" in text
+
+
+def test_nbdev_keeps_the_init(tmp_path):
+    config = pytest.importorskip("nbdev.config")
+    text = (ROOT/"gnn_bandits/__init__.py").read_text()
+    old = tmp_path/"__init__.py"
+    old.write_text(re.sub(r'__version__ = ".*"', '__version__ = "0.0.0"', text))
+    config.update_version(tmp_path)
+    assert old.read_text() == text
+
+
+# the rooms
+
+def test_imports_point_to_rooms_before():
+    assert set(MODULES) == set(api.modules())
+    assert set(MODULES) <= set(api.room_order()), "a new module needs a place in api.ROOMS"
+    assert len(set(api.room_order())) == len(api.room_order())
+    edges = api.import_graph()
+    assert ("graphs", "core") in edges and api.wrong_imports(edges) == []
+
+
+def test_library_knows_nothing_of_the_paper():
+    library = set(api.ROOMS["library"])
+    edges = api.import_graph(everywhere=True)
+    assert [(a, b) for a, b in edges if a in library and b not in library] == []
+    for room in library & set(MODULES):
+        text = (ROOT/"gnn_bandits"/f"{room}.py").read_text()
+        assert "gnn_bandits.paper" not in text and "from .paper" not in text, room
+
+
+def test_an_import_of_a_later_room_is_found(tmp_path):
+    lib = tmp_path/"gnn_bandits"
+    shutil.copytree(ROOT/"gnn_bandits", lib, ignore=shutil.ignore_patterns("__pycache__"))
+    with (lib/"graphs.py").open("a") as f: f.write("\nfrom .bandits import run_bandit\n")
+    assert api.wrong_imports(api.import_graph(lib)) == [("graphs", "bandits")]
+
+
+# files and commands
+
+def test_program_and_module_are_the_same():
+    code = "import sys; from gnn_bandits.cli import main; sys.exit(main())"
+    for argv in (["--version"], ["--help"], ["bench", "--rows", "nope"]):
+        a, b = program(*argv), program(*argv, how=("-c", code))
+        assert (a.returncode, a.stdout, a.stderr) == (b.returncode, b.stdout, b.stderr), argv
 
 
 def test_version_is_one_number():
@@ -54,9 +169,11 @@ def test_version_is_one_number():
 def test_every_requirement_is_pinned():
     config = ConfigParser()
     config.read(ROOT/"settings.ini")
-    wanted = {re.split(r"[\[<>=]", r)[0].lower().replace("_", "-") for key, value in config["DEFAULT"].items()
+    wanted = {re.split(r"[\[<>=]", r)[0].lower().replace("_", "-")
+              for key, value in config["DEFAULT"].items()
               if key.endswith("requirements") for r in value.split()}
-    lines = [x for x in (ROOT/"constraints.txt").read_text().splitlines() if x and not x.startswith("#")]
+    lines = (ROOT/"constraints.txt").read_text().splitlines()
+    lines = [x for x in lines if x and not x.startswith("#")]
     pinned = {x.split("==")[0].lower().replace("_", "-") for x in lines}
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", x) for x in lines)
     assert wanted <= pinned, wanted - pinned
@@ -70,13 +187,16 @@ def test_reproduce_writes_pictures_and_tables(tmp_path):
     again = program("reproduce", "--quick", "--out", "there", cwd=tmp_path)
     assert again.returncode == 0
     for f in (tmp_path/"here").glob("*.csv"):
-        if f.name != "cost.csv": assert f.read_bytes() == (tmp_path/"there"/f.name).read_bytes()      # costs are times
-    for f in (ROOT/"nbs/results/quick").glob("*.csv"):                                                # digits: `make reproduce` tells
+        if f.name == "cost.csv": continue             # costs are times
+        assert f.read_bytes() == (tmp_path/"there"/f.name).read_bytes()
+    for f in (ROOT/"nbs/results/quick").glob("*.csv"):    # digits: `make reproduce` tells
         assert f.read_text().count("\n") == (tmp_path/"here"/f.name).read_text().count("\n")
 
 
-@pytest.mark.parametrize("argv", [["nope"], ["reproduce", "--figure", "nope"], ["reproduce", "--seedz", "1"], ["reproduce", "--out"],
-                                  ["bench", "--repeats", "0"], ["bench", "--repeats", "x"], ["bench", "--rows", "nope"]])
+@pytest.mark.parametrize("argv", [
+    ["nope"], ["reproduce", "--figure", "nope"], ["reproduce", "--seedz", "1"],
+    ["reproduce", "--out"], ["bench", "--repeats", "0"], ["bench", "--repeats", "x"],
+    ["bench", "--rows", "nope"]])
 def test_bad_arguments_get_one_line_and_code_2(argv, tmp_path):
     run = program(*argv, cwd=tmp_path)
     assert run.returncode == 2 and run.stdout == "" and run.stderr.count("\n") == 1, run
@@ -84,7 +204,7 @@ def test_bad_arguments_get_one_line_and_code_2(argv, tmp_path):
 
 
 def test_bench_runs_and_saves(tmp_path):
-    run = program("bench", "--rows", "aggregation", "--repeats", "1", cwd=tmp_path)
+    run = program("bench", "--rows", "aggregation, 1000 graphs", "--repeats", "1", cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     report = json.loads((tmp_path/"bench.json").read_text())
     assert {r["who"] for r in report["rows"][0]["results"]} == {"gnn_bandits", "networkx loop"}
@@ -92,7 +212,8 @@ def test_bench_runs_and_saves(tmp_path):
 
 
 def test_nothing_names_this_machine():
-    names = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT, check=True).stdout.split()
+    names = subprocess.run(["git", "ls-files"], capture_output=True, text=True, cwd=ROOT,
+                           check=True).stdout.split()
     roots = ("/tmp/", "/root/", "/home/", "/work/")
     for name in names:
         if name.startswith("tests/") or not (ROOT/name).exists(): continue

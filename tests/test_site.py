@@ -1,6 +1,7 @@
 """The documentation site: refusals, links, README, and every page in a real browser.
 
-The browser tests need `chromium` (or `google-chrome`) on the PATH and skip without it; with REQUIRE_BROWSER=1 they fail instead."""
+The browser tests need `chromium` (or `google-chrome`) on the PATH and skip without it; with
+REQUIRE_BROWSER=1 they fail instead."""
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,14 +21,15 @@ pytest.importorskip("sphinx")
 
 ROOT = Path(__file__).resolve().parent.parent
 SEARCH_TERM = "gntk"
-FLAGS = ("--no-sandbox --headless --disable-gpu --disable-background-networking --disable-component-update "
-         "--disable-sync --no-first-run").split()
+FLAGS = ("--no-sandbox --headless --disable-gpu --disable-background-networking "
+         "--disable-component-update --disable-sync --no-first-run").split()
 
 
 def python(code, cwd=ROOT):
     "Run code in a fresh interpreter that imports this checkout"
     env = {**os.environ, "PYTHONPATH": str(ROOT), "MPLBACKEND": "Agg"}
-    return subprocess.run([sys.executable, "-c", code], cwd=cwd, env=env, capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-c", code], cwd=cwd, env=env, capture_output=True,
+                          text=True)
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +52,8 @@ def pages(built):
 def copy(tmp_path, monkeypatch):
     "A project of two notebooks to play with; the working directory is inside it"
     (tmp_path/"nbs").mkdir()
-    for name in "settings.ini", "nbs/index.ipynb", "nbs/00_core.ipynb": shutil.copy(ROOT/name, tmp_path/name)
+    for name in "settings.ini", "nbs/index.ipynb", "nbs/00_core.ipynb":
+        shutil.copy(ROOT/name, tmp_path/name)
     menu = {"website": {"sidebar": {"contents": ["index.ipynb", "00_core.ipynb"]}}}
     (tmp_path/"nbs"/"sidebar.yml").write_text(yaml.safe_dump(menu))
     monkeypatch.chdir(tmp_path)
@@ -73,11 +77,13 @@ def test_import_is_light():
 
 def test_every_notebook_has_a_page(pages):
     from gnn_bandits.site import page_name
-    assert set(pages) == {f"{page_name(p)}.html" for p in (ROOT/"nbs").glob("*.ipynb")} | {"api.html", "search.html"}
+    names = {f"{page_name(p)}.html" for p in (ROOT/"nbs").glob("*.ipynb")}
+    assert set(pages) == names | {"api.html", "search.html"}
 
 
 def test_site_is_marked(built):
-    assert (built/MARK).exists() and (built/".nojekyll").exists() and not (built/".buildinfo").exists()
+    assert (built/MARK).exists() and (built/".nojekyll").exists()
+    assert not (built/".buildinfo").exists()
 
 
 class Links(HTMLParser):
@@ -101,14 +107,41 @@ def test_links_between_pages_lead_somewhere(built, pages):
             target, _, anchor = href.partition("#")
             target = (target or name).removeprefix("./")
             assert (built/target).is_file(), f"{name} links to {href}"
-            assert not anchor or target not in seen or anchor in seen[target].ids, f"{name} links to {href}"
+            found = not anchor or target not in seen or anchor in seen[target].ids
+            assert found, f"{name} links to {href}"
 
 
 def test_index_lists_every_export(built):
     import gnn_bandits.core, gnn_bandits.site
     page = (built/"api.html").read_text()
-    for name in gnn_bandits.core.__all__ + gnn_bandits.site.__all__: assert f">{name}<" in page, name
+    for name in gnn_bandits.core.__all__ + gnn_bandits.site.__all__:
+        assert f">{name}<" in page, name
     assert 'href="core.html#write_atomically"' in page
+
+
+def test_modules_of_a_subpackage_are_known(tmp_path, monkeypatch):
+    from gnn_bandits.site import api_page, exporting, symbols
+    places = {"toy.wing.room.f": ("room.html#f", "toy/wing/room.py")}
+    index = SimpleNamespace(d={"syms": {"toy.wing.room": places, "toy.empty": {}}})
+    def f(): "Do something."
+    room = SimpleNamespace(f=f, __all__=["f", "LIMIT"], LIMIT=3)
+    monkeypatch.setitem(sys.modules, "toy._modidx", index)
+    monkeypatch.setitem(sys.modules, "toy.wing.room", room)
+    known = symbols("toy")
+    assert known == {"room.html#f": ("toy.wing.room", "f")}
+    (tmp_path/"05_room.ipynb").write_text('"#| default_exp wing.room"')
+    modules = exporting(tmp_path, [("Wing", ["05_room.ipynb"])], "toy")
+    assert modules == {"toy.wing.room": "room"}
+    page = api_page(modules, known)
+    assert "## toy.wing.room" in page and "[`f`](page:room.html#f) | Do something." in page
+    assert "[`LIMIT`](page:room.html) | A constant of type `int`." in page
+
+
+def test_public_names_and_index_share_a_page(built):
+    import gnn_bandits
+    page = (built/"api.html").read_text()
+    assert page.index("What people import") < page.index('id="index-of-names"')
+    for name in gnn_bandits.__all__: assert f">{name}<" in page[:page.index('id="index-of-names"')]
 
 
 @pytest.mark.parametrize("what", ["folder", "file"])
@@ -117,7 +150,8 @@ def test_foreign_output_is_refused(copy, what):
     mine = out/"thesis.txt" if what == "folder" else out
     mine.parent.mkdir(exist_ok=True)
     mine.write_text("mine")
-    with pytest.raises(ValueError, match="other files" if what == "folder" else "the file"): site(str(out))
+    complaint = "other files" if what == "folder" else "the file"
+    with pytest.raises(ValueError, match=complaint): site(str(out))
     assert mine.read_text() == "mine"
 
 
@@ -149,8 +183,9 @@ def test_warning_keeps_the_old_site(copy):
 
 
 def test_readme_is_reproducible(copy):
-    add_cell(copy/"nbs"/"index.ipynb", "$$a$$ {#eq-added}\n\nBy @eq-added, see [core](00_core.ipynb).\n\n"
-                                       "::: {.callout-note}\nMind.\n:::")
+    add_cell(copy/"nbs"/"index.ipynb",
+             "$$a$$ {#eq-added}\n\nBy @eq-added, see [core](00_core.ipynb).\n\n"
+             "::: {.callout-note}\nMind.\n:::")
     site(readme=True)
     first = (copy/"README.md").read_bytes()
     site(readme=True)
@@ -170,8 +205,9 @@ def no_browser(reason):
 @pytest.fixture(scope="session")
 def browser():
     try: from playwright.sync_api import sync_playwright
-    except ImportError: no_browser("playwright is not installed, so the site was not opened in a browser")
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    except ImportError: no_browser("without playwright the site was not opened in a browser")
+    names = "chromium", "chromium-browser", "google-chrome"
+    chromium = next(filter(None, map(shutil.which, names)), None)
     if not chromium: no_browser("no chromium on the PATH, so the site was not opened in a browser")
     with sync_playwright() as p:
         browser = p.chromium.launch(executable_path=chromium, args=FLAGS)
@@ -183,10 +219,12 @@ TYPESET = "() => window.MathJax && MathJax.startup && MathJax.startup.promise.th
 REPORT = r"""() => {
     const all = (selector) => [...document.querySelectorAll(selector)];
     const copy = document.querySelector("article").cloneNode(true);
-    copy.querySelectorAll("pre, code, .math, mjx-container, script, style").forEach(e => e.remove());
+    const unread = "pre, code, .math, mjx-container, script, style";
+    copy.querySelectorAll(unread).forEach(e => e.remove());
     return {
         text: copy.textContent,
-        untypeset: all(".math").filter(e => !e.querySelector("mjx-container")).map(e => e.textContent),
+        untypeset: all(".math").filter(e => !e.querySelector("mjx-container"))
+                               .map(e => e.textContent),
         broken: all("mjx-merror").map(e => e.textContent),
         images: all("article img").filter(e => !e.naturalWidth).map(e => e.src),
         wordless: all("article img").filter(e => !e.alt.trim()).map(e => e.src),
@@ -199,12 +237,13 @@ WIDTH = "[document.documentElement.scrollWidth, window.innerWidth]"
 
 @pytest.fixture(scope="session")
 def reports(browser, built, pages):
-    "What the script above finds on each page, with console errors, outside requests and width on a phone"
+    "What the script finds on each page, with console errors, outside requests, width on a phone"
     reports, errors, outside = {}, [], []
     tab = browser.new_page()
     tab.on("console", lambda m: errors.append(m.text) if m.type in ("error", "warning") else None)
     tab.on("pageerror", lambda e: errors.append(str(e)))
-    tab.on("request", lambda r: None if r.url.startswith(("file:", "data:")) else outside.append(r.url))
+    inside = lambda r: r.url.startswith(("file:", "data:"))
+    tab.on("request", lambda r: None if inside(r) else outside.append(r.url))
     for name in pages:
         tab.set_viewport_size({"width": 1280, "height": 900})
         tab.goto((built/name).as_uri())
@@ -224,23 +263,26 @@ def test_pages_are_sound(reports, what):
 
 
 def test_no_markup_leaks(reports):
-    leak = re.compile(r".{0,30}(?::::|\{(?:ref|numref|eq|figure|table|admonition|container)\}|#\||\{#|\$"
-                      r"|Out\[|@(?:eq|fig|tbl|sec)-).{0,30}")
+    leak = re.compile(r".{0,30}(?::::|\{(?:ref|numref|eq|figure|table|admonition|container)\}"
+                      r"|#\||\{#|\$|Out\[|@(?:eq|fig|tbl|sec)-).{0,30}")
     found = {name: leak.findall(report["text"]) for name, report in reports.items()}
     assert not {name: leaks for name, leaks in found.items() if leaks}
 
 
 def test_sidebar(reports, built, pages):
-    contents = yaml.safe_load((ROOT/"nbs"/"sidebar.yml").read_text())["website"]["sidebar"]["contents"]
+    menu = yaml.safe_load((ROOT/"nbs"/"sidebar.yml").read_text())
+    contents = menu["website"]["sidebar"]["contents"]
     groups = [c["section"] for c in contents if isinstance(c, dict) and c["contents"]]
     for name, report in reports.items():
-        assert {(built/p).as_uri() for p in pages if p != "search.html"} <= set(report["sidebar"]), name
-        assert report["groups"] == [*groups, "Reference"], name
+        listed = {(built/p).as_uri() for p in pages if p != "search.html"}
+        assert listed <= set(report["sidebar"]), name
+        assert report["groups"] == groups, name
 
 
 def test_no_page_is_wider_than_its_window(reports):
     for screen in "desktop", "phone":
-        assert not {name: r[screen] for name, r in reports.items() if r[screen][0] > r[screen][1] + 1}, screen
+        wide = {name: r[screen] for name, r in reports.items() if r[screen][0] > r[screen][1] + 1}
+        assert not wide, screen
 
 
 def test_search(browser, built):

@@ -1,11 +1,17 @@
-"Run against the installed wheel, outside the source tree: the public API in a few lines."
+"Run against the installed wheel, outside the source tree: own graphs, ask, tell, ask again."
+import networkx as nx
 import numpy as np
-import gnn_bandits
-from gnn_bandits.graphs import GraphDomain
-from gnn_bandits.ntk import ntk
 
-assert "site-packages" in gnn_bandits.__file__, gnn_bandits.__file__
-X = GraphDomain.erdos_renyi(5, 4, 0.5, 3, np.random.default_rng(0))
-K = ntk((X.h @ X.h.mT).clamp(-1, 1), L=2)
-assert K.shape == (5, 4, 4) and ntk(1.0, L=2) == 1
-print(f"gnn_bandits {gnn_bandits.__version__} from the wheel: {X}")
+from gnn_bandits import GraphDomain, __file__, __version__, make_algorithm
+
+assert "site-packages" in __file__, __file__
+rng = np.random.default_rng(0)
+graphs = [nx.gnp_random_graph(6, 0.4, seed=i) for i in range(30)]
+for g in graphs: nx.set_node_attributes(g, {v: rng.standard_normal(3) for v in g}, "x")
+domain = GraphDomain.from_networkx(graphs, features="x")
+alg = make_algorithm("GNN-UCB", domain, model="gntk", rng=rng)
+first = alg.ask()
+alg.tell(first, nx.average_clustering(graphs[first]))
+second = alg.ask()
+assert 0 <= first < 30 and 0 <= second < 30 and alg.t == 1
+print(f"gnn_bandits {__version__} from the wheel: {domain}, asked for {first}, then {second}")
