@@ -29,7 +29,7 @@ def compare(new, old):
 
 if __name__ == "__main__":
     if len(sys.argv) != 3 or not all(Path(f).is_dir() for f in sys.argv[1:]): sys.exit(__doc__)
-    from gnn_bandits.figures import FIGURES
+    from gnn_bandits.paper.figures import FIGURES
     new, old = map(Path, sys.argv[1:])
     names = [f"{n}.csv" for n in (*FIGURES, "regret")]
     found = {n: compare(new/n, old/n) for n in names if (old/n).exists()}

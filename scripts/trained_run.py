@@ -13,7 +13,7 @@ import torch
 
 from gnn_bandits.bench import machine
 from gnn_bandits.core import write_atomically
-from gnn_bandits.experiments import RunSpec, play, prior_of
+from gnn_bandits.paper.experiments import RunSpec, play, prior_of
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.networks import LazyGNN, forward
 from gnn_bandits.paper.datasets import dataset
@@ -49,7 +49,7 @@ def main(algorithm):
     spec = RunSpec("N20_p0.2_d10", algorithm, "trained", options=dict(train_from=40))
     h, sizes, f = spec.action_set(dataset(spec.data))
     X, o = GraphDomain(h, sizes), spec.settings
-    schedule = Schedule(o.first, o.every)
+    schedule = Schedule(o.train_always_until, o.train_every)
     net = LazyGNN.for_domain(X, o.m, o.L, rng=spec.generator("network"))
     before = straightforward(X, net, f)
     began = time.perf_counter()

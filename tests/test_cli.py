@@ -15,9 +15,9 @@ from gnn_bandits.bandits import Options
 ROOT = Path(__file__).parent.parent
 PROGRAM = "import sys; from gnn_bandits.cli import main; sys.exit(main())"
 TINY = """
-import gnn_bandits.figures as figures
+import gnn_bandits.paper.figures as figures
 from gnn_bandits.paper.experiments import grid
-from gnn_bandits.rewards import DatasetSpec
+from gnn_bandits.paper.datasets import DatasetSpec
 def specs(quick, seeds, model):
     return grid(data=DatasetSpec(5, .2, 3, n=60), algorithm=["GNN-UCB", "NN-UCB"],
                 model=model or "gntk", arms=20, T=150, seed=range(seeds or 3))
@@ -77,24 +77,25 @@ def test_run_takes_every_option(capsys):
 
 
 def test_help_tells_the_true_defaults(capsys):
-    from gnn_bandits.bandits import ALGORITHMS, PRESETS, options_for
+    from gnn_bandits.bandits import ALGORITHMS, PRESETS
+    from gnn_bandits.paper.algorithms import paper_options
     short = lambda v: f"{v:.4g}" if isinstance(v, float) else str(v)
     for name in ALGORITHMS:
         for preset in PRESETS:
             out = helped("run", "--algorithm", name, f"--preset={preset}", capsys=capsys)
-            own = options_for(name, preset=preset)
+            own = paper_options(name, preset=preset)
             for f in fields(Options):
                 told = out.split(f"--{f.name} ")[-1].split(" --")[0]
                 assert f"({short(getattr(own, f.name))})" in told, (name, preset, f.name, told)
     out = helped("run", "--model", "gntk", capsys=capsys)
-    lam = {a: options_for(a, "gntk").lam for a in ALGORITHMS}
+    lam = {a: paper_options(a, "gntk").lam for a in ALGORITHMS}
     assert f"{lam['GNN-PE']:g} for GNN-PE" in out and lam["GNN-PE"] != lam["NN-PE"]
 
 
 def test_help_lists_the_choices(capsys):
     from gnn_bandits.bandits import ALGORITHMS, CHOICES, MODELS, PRESETS
     from gnn_bandits.core import NOISES
-    from gnn_bandits.figures import FIGURES
+    from gnn_bandits.paper.figures import FIGURES
     from gnn_bandits.rewards import DATASETS
     out = helped("run", capsys=capsys)
     for choices in (*CHOICES.values(), ALGORITHMS, MODELS, PRESETS, NOISES, DATASETS):
@@ -161,7 +162,7 @@ def test_bad_files_have_a_line_each(tmp_path, capsys):
 
 @pytest.mark.parametrize("line", [
     "--algorithm UCB", "--model linear", "--data N7", "--T 0", "--arms 1000000", "--seed -1",
-    "--lam 0", "--lam x", "--width wide", "--ridge 3", "--beta none", "--preset mine", "--speed 9",
+    "--lam 0", "--lam x", "--uncertainty wide", "--ridge 3", "--beta none", "--preset mine", "--speed 9",
     '--options {"speed":9}', "--options [1]", "--spec none.json", "--noise loud", "--replace yes"])
 def test_bad_specs(line, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -212,7 +213,7 @@ def test_a_damaged_checkpoint_says_delete_it(content, tmp_path, capsys):
 
 def test_spec_files(tmp_path, capsys):
     from gnn_bandits.paper.experiments import RunSpec
-    from gnn_bandits.rewards import DatasetSpec
+    from gnn_bandits.paper.datasets import DatasetSpec
     spec = json.loads(RunSpec(DatasetSpec(5, 0.2, 3, n=60), "NN-PE", "gntk", arms=20, T=20).to_json())
     file, out = tmp_path/"spec.json", str(tmp_path/"out")
     for bad in (spec | {"version": 2}, spec | {"algorithm": "UCB"}, spec | {"colour": 1}, {}, [], "x"):
@@ -240,10 +241,10 @@ def test_full_disk_is_one_line(tmp_path):
 
 
 def test_failed_runs_give_code_1_and_show_tells_why(tmp_path, capsys, monkeypatch):
-    import gnn_bandits.figures as figures
+    import gnn_bandits.paper.figures as figures
     import gnn_bandits.paper.sweep as sweeping
     from gnn_bandits.paper.experiments import grid
-    from gnn_bandits.rewards import DatasetSpec
+    from gnn_bandits.paper.datasets import DatasetSpec
     specs = grid(data=DatasetSpec(5, 0.2, 3, n=60), algorithm=["GNN-UCB", "NN-UCB"], model="gntk",
                  arms=20, T=20)
     tiny = figures.RunFigure(lambda *a: specs, figures.curve_table, figures.draw_performance)
@@ -271,7 +272,7 @@ def test_ctrl_c_leaves_a_store_that_resumes(tmp_path, capsys, monkeypatch):
     out, err = p.communicate()
     assert p.returncode == 130 and err.count("\n") == 1, err
     assert "of 20 runs are finished; resume with: gnn_bandits reproduce --figure tiny" in err, err
-    import gnn_bandits.figures as figures
+    import gnn_bandits.paper.figures as figures
     monkeypatch.setattr(figures, "FIGURES", dict(figures.FIGURES))
     monkeypatch.chdir(tmp_path)
     exec(TINY, {})

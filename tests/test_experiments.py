@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnn_bandits.bandits import ALGORITHMS, CHOICES, MODELS, Options, options_for
+from gnn_bandits.bandits import ALGORITHMS, CHOICES, MODELS, Options
+from gnn_bandits.paper.algorithms import paper_options
 from gnn_bandits.core import available_bytes
 from gnn_bandits.paper.experiments import (RunSpec, canonical, check_fits, dataset_bytes,
                                            expected_bytes, expected_seconds, run_spec, spec_fields)
@@ -78,8 +79,8 @@ def test_fields_have_one_name_each():
     (dict(data=dataclasses.replace(SMALL, n=10**7), arms=10**7), "fewer arms"),
     (dict(model="linearized", options={"m": 4*10**7}), "smaller width m"),
     (dict(model="trained", options={"m": 4*10**7}), "smaller width m"),
-    (dict(replace=True, arms=10**5, model="linearized", options={"m": 2**16, "width": "diagonal"}),
-     "width='exact'"),
+    (dict(replace=True, arms=10**5, model="linearized", options={"m": 2**16, "uncertainty": "diagonal"}),
+     "uncertainty='exact'"),
     (dict(T=10**12), "fewer steps")])
 def test_what_does_not_fit_is_refused_before_work(change, said):
     spec = dataclasses.replace(SPEC, **change)

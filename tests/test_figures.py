@@ -37,8 +37,8 @@ def small(tmp_path_factory):
     return store, specs
 
 CHANGES = {"main": set(), "kernel: infinite width": {"model"}, "training: to the limit": {"fit"},
-           "training: real networks": {"model", "fit", "train_from"}, "uncertainty: diagonal": {"width"},
-           "real, diagonal, the code's β": {"model", "fit", "train_from", "width", "beta"},
+           "training: real networks": {"model", "fit", "train_from"}, "uncertainty: diagonal": {"uncertainty"},
+           "real, diagonal, the code's β": {"model", "fit", "train_from", "uncertainty", "beta"},
            "exploration: none": {"random_pulls"}, "reward: posterior mean": {"reward_kind"},
            "settings: swapped": {"lam"}, "settings: GNN-UCB's for all": {"lam"}}
 
@@ -145,7 +145,7 @@ def test_drawings_show_every_row():
     fig = Figure()
     draw_ablation(fig, ablation())
     assert [t.get_text() for t in fig.axes[0].get_yticklabels()] == ["main", "other"]
-    rows = [dict(width=w, algorithm=a, mean=t, t=t)
+    rows = [dict(uncertainty=w, algorithm=a, mean=t, t=t)
             for w in ("exact", "diagonal") for a in PAPER_ALGORITHMS for t in (1, 10)]
     theirs = pd.DataFrame(dict(algorithm=PAPER_ALGORITHMS, T=10, final=5., first=1., se=1.))
     fig = Figure()
@@ -155,7 +155,7 @@ def test_drawings_show_every_row():
 
 def curves(rows):
     "Made-up rows as a table of curves"
-    fixed = dict(value="best_observed_regret", T=10, se=1., N=20, p=0.2, arms=200, width="exact")
+    fixed = dict(value="best_observed_regret", T=10, se=1., N=20, p=0.2, arms=200, uncertainty="exact")
     return pd.DataFrame([fixed | r for r in rows])
 
 def test_every_algorithm_has_a_colour():
@@ -169,7 +169,7 @@ def test_every_algorithm_has_a_colour():
     assert [line.get_label() for line in fig.axes[0].lines] == list(ALGORITHMS)
     draw_performance(Figure(), table)
 
-@pytest.mark.parametrize("draw,key,levels", [(draw_trained, "width", ("exact", "diagonal")),
+@pytest.mark.parametrize("draw,key,levels", [(draw_trained, "uncertainty", ("exact", "diagonal")),
                                              (draw_size, "N", (5, 20, 100)),
                                              (draw_density, "p", (0.05, 0.2, 0.95))])
 def test_no_curve_leaves_its_panel(draw, key, levels):
