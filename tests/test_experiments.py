@@ -14,7 +14,8 @@ from gnn_bandits.paper.algorithms import paper_options
 from gnn_bandits.core import available_bytes
 from gnn_bandits.paper.experiments import (RunSpec, canonical, check_fits, dataset_bytes,
                                            expected_bytes, expected_seconds, run_spec, spec_fields)
-from gnn_bandits.rewards import DATASETS, DatasetSpec, RewardOptions
+from gnn_bandits.paper.datasets import DATASETS, DatasetSpec
+from gnn_bandits.rewards import RewardOptions
 
 ROOT = Path(__file__).parent.parent
 SMALL = DatasetSpec(5, 0.2, 3, n=60)

@@ -65,7 +65,7 @@ def test_runs_are_shared():
     assert len(trained_specs()) == 2*4*TRAINED_RUNS
     assert keys(ablation_specs(switch="main")) <= keys(figure_specs("performance"))
     both = {(a, w) for a in PAPER_ALGORITHMS for w in ("exact", "diagonal")}
-    assert {(s.algorithm, s.settings.width) for s in trained_specs()} == both
+    assert {(s.algorithm, s.settings.uncertainty) for s in trained_specs()} == both
 
 def test_seeds_that_are_asked_for_are_given():
     "The slow switches have fewer runs only if no number is asked for"
