@@ -38,7 +38,7 @@ from .rewards import Environment
 from .training import (ADAM, STOPPING, Descent, Schedule, StopRule, adam, gradient_descent,
                                   linearized_fit, tangent_fit)
 
-# %% ../nbs/12_bandits.ipynb #f950c469
+# %% ../nbs/12_bandits.ipynb #213387b6
 class Prior:
     "What is known of all arms before the first pull; made by `Prior.gntk`, `features`, `network` or `kernel`."
     domain = inputs = net = L = None                  # the graphs, what a network is fed, the network, its depth
@@ -53,7 +53,7 @@ class Prior:
         "The same prior in standard form: centred over the pool, mean variance one, an unknown level."
         return self.standardized()
 
-# %% ../nbs/12_bandits.ipynb #bcdd1e0a
+# %% ../nbs/12_bandits.ipynb #4ab47493
 class KernelPrior(Prior):
     "A prior given by the Gram matrix of all arms."
     def __init__(self,
@@ -84,7 +84,7 @@ class KernelPrior(Prior):
         prior.scale = scale
         return prior
 
-# %% ../nbs/12_bandits.ipynb #dcbdf624
+# %% ../nbs/12_bandits.ipynb #d3b215e0
 @patch(cls_method=True)
 def kernel(
     cls:Prior,
@@ -97,7 +97,7 @@ def kernel(
         raise ValueError(f"expected one row for each of {len(domain)} graphs, got {len(prior)}")
     return prior
 
-# %% ../nbs/12_bandits.ipynb #de76cb49
+# %% ../nbs/12_bandits.ipynb #0136c9e5
 @patch(cls_method=True)
 def gntk(
     cls:Prior,
@@ -125,7 +125,7 @@ def limit_kernel(
     x = domain.vectors()
     return ntk((x @ x.T).clamp(-1, 1), L)
 
-# %% ../nbs/12_bandits.ipynb #0a15a02a
+# %% ../nbs/12_bandits.ipynb #f1c06a2a
 class FeaturePrior(Prior):
     "A prior given by explicit features and a private variance of each arm."
     def __init__(self,
@@ -158,7 +158,7 @@ class FeaturePrior(Prior):
         "The uncertainty of the features with the diagonal of their matrix only."
         return DiagonalPosterior(self.Phi.square(), lam, ridge)
 
-# %% ../nbs/12_bandits.ipynb #9b8872a1
+# %% ../nbs/12_bandits.ipynb #78c10076
 @patch(cls_method=True)
 def features(
     cls:Prior,
@@ -176,7 +176,7 @@ def features(
                  "lower the degree, or take fewer graphs")
     return FeaturePrior(phi(domain, dtype=dtype), phi.gap(domain), domain)
 
-# %% ../nbs/12_bandits.ipynb #6437535a
+# %% ../nbs/12_bandits.ipynb #d384e8c8
 class NetworkPrior(KernelPrior):
     "A prior given by a network at its start."
     squares = cached_property(lambda self: distinct_squares(self.net, self.domain))
@@ -198,7 +198,7 @@ def network(
     net = NETWORKS[inputs].for_domain(domain, m, L, rng=rng)
     return NetworkPrior(net.tangent_kernel(domain, normalize=True), domain, inputs, L, net)
 
-# %% ../nbs/12_bandits.ipynb #28c8fe18
+# %% ../nbs/12_bandits.ipynb #4053c92c
 class ConstantUncertainty:
     "The diagonal approximation at infinite width: it never learns."
     def __init__(self,
@@ -259,7 +259,8 @@ class Options:
 
 # %% ../nbs/12_bandits.ipynb #3b2e0a00
 CHOICES = dict(uncertainty=("exact", "diagonal"), ridge=tuple(RIDGES), episodes=("unit", "doubling"),
-               fit=("limit", "stopped", "steps"), stopping=tuple(STOPPING), adam=tuple(ADAM))
+               random_repeats=(False, True), fit=("limit", "stopped", "steps"), stopping=tuple(STOPPING),
+               adam=tuple(ADAM))
 
 def check_options(
     o:Options, # What is to be used
@@ -269,7 +270,6 @@ def check_options(
     check_number("m", o.m, 2, whole=True), check_number("L", o.L, 1, whole=True)
     for name in ("random_pulls", "train_always_until"): check_number(name, getattr(o, name), whole=True)
     for name in ("train_from", "train_every", "J"): check_number(name, getattr(o, name), 1, whole=True)
-    check_choice("random_repeats", o.random_repeats, (False, True))
     for name in ("B", "delta"): check_number(name, getattr(o, name), above=True)
     for name in ("sigma", "beta", "epsilon", "final_from"):
         if getattr(o, name) is not None: check_number(name, getattr(o, name), whole=name == "final_from")
@@ -282,7 +282,7 @@ def check_options(
     if o.lam is None and (theorem or o.uncertainty == "diagonal" or o.fit != "limit"):
         raise ValueError("doubling episodes, the diagonal and a fit other than 'limit' need a number as lam")
 
-# %% ../nbs/12_bandits.ipynb #c67d60c5
+# %% ../nbs/12_bandits.ipynb #f5a5fa3e
 ALGORITHMS = {"GNN-PE": ("graph", "elimination"), "GNN-UCB": ("graph", "ucb"), "GNN-TS": ("graph", "thompson"),
               "GNN-EI": ("graph", "ei"), "NN-PE": ("vector", "elimination"), "NN-UCB": ("vector", "ucb"),
               "NN-TS": ("vector", "thompson"), "NN-EI": ("vector", "ei"),
@@ -387,7 +387,7 @@ def train_descent(model, rng):
     data = model.prior.net, model.prior.domain, model.arms, model.rewards
     return trained_mean(model, gradient_descent(*data, descent_options(model)))
 
-# %% ../nbs/12_bandits.ipynb #c4ae5a6a
+# %% ../nbs/12_bandits.ipynb #b506d0ac
 @dataclass(frozen=True)
 class ModelKind:
     "How the mean of a model comes about, and what the theorem says about it."
@@ -419,7 +419,7 @@ class UCB(RandomPolicy):
     "Pull the arm that could be best: the largest mean plus β times the uncertainty."
     def pick(self, rng): return int((self.model.mean + self.options.beta*self.model.std).argmax())
 
-# %% ../nbs/12_bandits.ipynb #71e773df
+# %% ../nbs/12_bandits.ipynb #19f81ca5
 def log_improvement(
     z:Tensor, # Standardised distance above the best, any shape
 )->Tensor: # Same shape
@@ -454,7 +454,7 @@ def plausible(
     "The arms of the pool whose interval reaches the best lower end."
     return pool & (mean + reach + 2*slack >= (mean - reach)[pool].max())
 
-# %% ../nbs/12_bandits.ipynb #97e04db5
+# %% ../nbs/12_bandits.ipynb #4438527e
 class Elimination(RandomPolicy):
     "Pull the most uncertain of the arms that may be best."
     def __init__(self, model, options):
@@ -532,7 +532,7 @@ class Algorithm:
     def __repr__(self):
         return f"{self.name}({self._model.kind}, {len(self)} arms, t={self.t}, {int(self.state.active.sum())} active)"
 
-# %% ../nbs/12_bandits.ipynb #d05c5038
+# %% ../nbs/12_bandits.ipynb #dc34803c
 @patch
 def _sound(self:Algorithm):
     "The algorithm, brought back to its record if a call was interrupted."
@@ -554,7 +554,7 @@ def go_back(
     self._busy = False
     return self
 
-# %% ../nbs/12_bandits.ipynb #2bf4d745
+# %% ../nbs/12_bandits.ipynb #f8c38108
 @patch
 def ask(self:Algorithm)->int:
     "The next arm to pull; the same until something is told."
@@ -678,7 +678,7 @@ def step(
     regrets = (env.optimum - float(env.f[a]) for a in (arm, guess, best[1]))
     return (arm, reward, *regrets, *before, alg.loss, alg.steps), best
 
-# %% ../nbs/12_bandits.ipynb #fb616644
+# %% ../nbs/12_bandits.ipynb #2a2fd6fb
 def run_bandit(
     alg:Algorithm, # Who plays
     env:Environment, # Against what

@@ -96,7 +96,7 @@ def test_help_lists_the_choices(capsys):
     from gnn_bandits.bandits import ALGORITHMS, CHOICES, MODELS, PRESETS
     from gnn_bandits.core import NOISES
     from gnn_bandits.paper.figures import FIGURES
-    from gnn_bandits.rewards import DATASETS
+    from gnn_bandits.paper.datasets import DATASETS
     out = helped("run", capsys=capsys)
     for choices in (*CHOICES.values(), ALGORITHMS, MODELS, PRESETS, NOISES, DATASETS):
         assert f"[{', '.join(choices)}]" in out, choices
