@@ -117,7 +117,8 @@ def test_a_block_does_not_change_its_neighbours():
 
 def test_too_large_domains_are_refused_before_work():
     "The first release began to draw"
-    for kwargs in (dict(n=100_000_000, N=100), dict(n=1000, N=10**7), dict(n=10**9, hops=[0, 1, 2])):
+    large = dict(n=100_000_000, N=100), dict(n=1000, N=10**7), dict(n=10**9, hops=[0, 1, 2])
+    for kwargs in large:
         with pytest.raises(ValueError, match="would take about .* of memory"):
             GraphDomain.erdos_renyi(**dict(n=1, N=20, p=.2, d=10, rng=rng()) | kwargs)
 
@@ -510,6 +511,16 @@ def test_pyg_edge_attributes():
     named = GraphDomain.from_pyg([data(edge_attr=t)], edge_type="edge_attr")
     assert named.edges.type.tolist() == [1, 3]
     assert "edge types" in GraphDomain.from_pyg([rich], keep_edges=False).notes["dropped"]
+
+
+def test_a_weight_of_zero_is_no_edge():
+    w = torch.tensor([0., 0, 3, 3])
+    zero = molecule("CCO", [(0, 1, dict(weight=0)), (1, 2, dict(weight=3))])
+    for X in (GraphDomain.from_pyg([data(edge_weight=w)]), GraphDomain.from_networkx(zero)):
+        assert X.edges.source.tolist() == [1] and X.edges.weight.tolist() == [3]
+        assert X.report().isolated == 1
+    half = data(edge_weight=torch.tensor([0., 1, 3, 3]))
+    with pytest.raises(ValueError, match="differ in weight"): GraphDomain.from_pyg([half])
 
 
 def test_pyg_integer_classes():
