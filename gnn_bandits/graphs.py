@@ -186,19 +186,20 @@ class GraphDomain:
     may differ in size. `GraphDomain(h, sizes=None)` takes features that are aggregated already, as
     a padded (n, N, d) array of unit rows, and `GraphDomain.packed(nodes, sizes)` without padding.
 
-    X.nodes    (total, d) float64 tensor, one unit row a node, packed in graph order
-    X.sizes    (n,) node counts;  X.offsets (n+1,) where each graph begins in X.nodes
-    X.h        (n, N, d) the same features padded with zero rows, made when asked for
-    X.N, X.d   nodes that there is room for, feature dimension;  len(X) number of graphs
-    X.edges    the edges as they came, or None;  X.report() what is in it and what was lost
-    X[idx], GraphDomain.concat, X.permute, X.save(path), GraphDomain.load(path)
+        X.nodes    (total, d) float64 tensor, one unit row a node, packed in graph order
+        X.sizes    (n,) node counts;  X.offsets (n+1,) where each graph begins in X.nodes
+        X.h        (n, N, d) the same features padded with zero rows, made when asked for
+        X.N, X.d   nodes that there is room for, feature dimension;  len(X) number of graphs
+        X.edges    the edges as they came, or None;  X.report() what is in it and what was lost
+        X[idx], GraphDomain.concat, X.permute, X.save(path), GraphDomain.load(path)
 
-    >>> import numpy as np
-    >>> X = GraphDomain.from_arrays([np.ones((2, 2)), np.ones((3, 3))], [np.eye(3)[:2], np.eye(3)])
-    >>> X
-    GraphDomain(2 graphs, 2 to 3 nodes, d=3)
-    >>> X[1].sizes.tolist(), tuple(X.nodes.shape), tuple(X.h.shape)
-    ([3], (5, 3), (2, 3, 3))
+        >>> import numpy as np
+        >>> pair, triangle = np.ones((2, 2)), np.ones((3, 3))
+        >>> X = GraphDomain.from_arrays([pair, triangle], [np.eye(3)[:2], np.eye(3)])
+        >>> X
+        GraphDomain(2 graphs, 2 to 3 nodes, d=3)
+        >>> X[1].sizes.tolist(), tuple(X.nodes.shape), tuple(X.h.shape)
+        ([3], (5, 3), (2, 3, 3))
     """
     nodes:Tensor # (total, d) float64, unit rows, packed in graph order
     sizes:Tensor # (n,) int64 node counts
@@ -436,9 +437,9 @@ def erdos_renyi(
     rng: a numpy Generator; hops: rounds of aggregation, or a list of several;
     keep_edges: whether the domain remembers its edges.
 
-    >>> import numpy as np
-    >>> GraphDomain.erdos_renyi(n=100, N=20, p=0.2, d=10, rng=np.random.default_rng(0))
-    GraphDomain(100 graphs, 20 nodes, d=10)
+        >>> import numpy as np
+        >>> GraphDomain.erdos_renyi(n=100, N=20, p=0.2, d=10, rng=np.random.default_rng(0))
+        GraphDomain(100 graphs, 20 nodes, d=10)
     """
     check_model(n, N, p)
     if not isinstance(d, Integral) or d < 1:
@@ -667,10 +668,10 @@ def from_arrays(
     edge_types: one integer matrix a graph, read where there are edges.
     keep_edges: whether the domain remembers its edges.
 
-    >>> import numpy as np
-    >>> path, triangle = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]]), np.ones((3, 3))
-    >>> GraphDomain.from_arrays([path, triangle], [[[6], [8], [6]], [[6], [6], [7]]])
-    GraphDomain(2 graphs, 3 nodes, d=3)
+        >>> import numpy as np
+        >>> path, triangle = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]]), np.ones((3, 3))
+        >>> GraphDomain.from_arrays([path, triangle], [[[6], [8], [6]], [[6], [6], [7]]])
+        GraphDomain(2 graphs, 3 nodes, d=3)
     """
     adjacencies, features = list(adjacencies), list(features)
     if not adjacencies: raise ValueError("expected at least one graph, got an empty list")
@@ -750,12 +751,12 @@ def from_networkx(
     edge_type: the edge attribute that holds integer types; None for none.
     keep_edges: whether the domain remembers its edges.
 
-    >>> import networkx as nx
-    >>> g = nx.path_graph(3)
-    >>> for v, element in enumerate("COC"): g.nodes[v]["x"] = element
-    >>> X = GraphDomain.from_networkx(g)
-    >>> X, X.notes["labels"]
-    (GraphDomain(1 graphs, 3 nodes, d=2), ['C', 'O'])
+        >>> import networkx as nx
+        >>> g = nx.path_graph(3)
+        >>> for v, element in enumerate("COC"): g.nodes[v]["x"] = element
+        >>> X = GraphDomain.from_networkx(g)
+        >>> X, X.notes["labels"]
+        (GraphDomain(1 graphs, 3 nodes, d=2), ['C', 'O'])
     """
     graphs = [graphs] if hasattr(graphs, "is_directed") else list(graphs)
     if not graphs: raise ValueError("expected at least one graph, got an empty list")
@@ -820,11 +821,11 @@ def from_pyg(
     edge_type: the attribute that holds integer edge types.
     keep_edges: whether the domain remembers its edges.
 
-    >>> import torch
-    >>> from torch_geometric.data import Data
-    >>> data = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
-    >>> GraphDomain.from_pyg([data])
-    GraphDomain(1 graphs, 3 nodes, d=3)
+        >>> import torch
+        >>> from torch_geometric.data import Data
+        >>> data = Data(x=torch.eye(3), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
+        >>> GraphDomain.from_pyg([data])
+        GraphDomain(1 graphs, 3 nodes, d=3)
     """
     datas = unpack_pyg(dataset)
     if not datas: raise ValueError("expected at least one graph, got an empty data set")
@@ -927,12 +928,12 @@ def report(
 )->DomainReport:
     """What is in the domain, what was dropped or encoded when it was made, and what to do about it.
 
-    >>> import numpy as np
-    >>> X = GraphDomain.from_arrays([[[0, 1], [1, 0]]], [np.eye(2)])
-    >>> print(X.report())
-    Graphs: 1, with 2 nodes in all, 2 to 2 a graph (median 2), and 2 features a node.
-    A node has 1 to 1 neighbours, 1.00 on average.
-    No two graphs have the same aggregated features.
+        >>> import numpy as np
+        >>> X = GraphDomain.from_arrays([[[0, 1], [1, 0]]], [np.eye(2)])
+        >>> print(X.report())
+        Graphs: 1, with 2 nodes in all, 2 to 2 a graph (median 2), and 2 features a node.
+        A node has 1 to 1 neighbours, 1.00 on average.
+        No two graphs have the same aggregated features.
     """
     edges, notes, s, degrees, isolated = self.edges, self.notes, self.sizes.numpy(), None, None
     if edges is not None:
