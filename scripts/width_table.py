@@ -1,8 +1,8 @@
-"""Write nbs/results/width_limit.csv: how far tangent kernels of finite networks are from their limit.
+"""Write nbs/results/width_limit.csv: how far tangent kernels of finite networks are from the limit.
 
-Ten Erdős–Rényi graphs of five nodes, six widths, one to three hidden layers with the symmetric start
-and two with the plain one, 40 networks each. Takes a few minutes; nbs/04_networks.ipynb reads the
-table and checks a few of its rows.
+Ten Erdős–Rényi graphs of five nodes, six widths, one to three hidden layers with the symmetric
+start and two with the plain one, 40 networks each. Takes a few minutes; nbs/04_networks.ipynb reads
+the table and checks a few of its rows.
 """
 from pathlib import Path
 
