@@ -1,6 +1,8 @@
 """Does a reproduction agree with the committed tables? Says so table by table.
 
-Usage: python scripts/compare_tables.py NEW COMMITTED     (`gnn_bandits reproduce --out NEW` and nbs/results, or with --quick nbs/results/quick)
+Usage: python scripts/compare_tables.py NEW COMMITTED
+
+NEW comes from `gnn_bandits reproduce --out NEW`; COMMITTED is nbs/results, or nbs/results/quick.
 """
 import sys
 from pathlib import Path
@@ -35,6 +37,6 @@ if __name__ == "__main__":
     found = {n: compare(new/n, old/n) for n in names if (old/n).exists()}
     for name, (said, _) in found.items(): print(f"{name:20} {said}")
     if not all(good for _, good in found.values()):
-        print("another processor or another version of torch rounds differently, and one changed choice "
-              "of an arm changes all that follow; constraints.txt has the versions used")
+        print("another processor or another version of torch rounds differently, and one changed "
+              "choice of an arm changes all that follow; constraints.txt has the versions used")
         sys.exit(1)

@@ -1,4 +1,6 @@
-"""Time one sweep with processes against threads, then all twenty seeds; adds a pass to nbs/results/sweep_times.csv.
+"""Time one sweep with processes against threads, then all twenty seeds.
+
+Adds a pass to nbs/results/sweep_times.csv.
 
 Passes are added, never replaced: on a shared machine they differ, and the table should show it.
 
@@ -11,7 +13,7 @@ import pandas as pd
 import torch
 
 import gnn_bandits.paper.sweep as sweeping
-from gnn_bandits.core import peak_mb, read_table, write_table
+from gnn_bandits.core import peak_mb, write_table
 from gnn_bandits.paper.experiments import grid
 from gnn_bandits.paper.store import Store
 
@@ -44,7 +46,7 @@ if __name__ == "__main__":
     few, many = (int(a) for a in (sys.argv[1:] + ["5", "20"][len(sys.argv) - 1:]))
     rows = [timed(few, 2, 1), timed(few, 1, 1), timed(few, 1, 2), timed(many, 2, 1)]
     path = Path(__file__).parent.parent/"nbs/results/sweep_times.csv"
-    old = read_table(path)
-    new = pd.DataFrame(rows).assign(**{"pass": old["pass"].max() + 1})[list(old.columns)]
-    write_table(path, pd.concat([old, new], ignore_index=True))
+    old = pd.read_csv(path, dtype=str, keep_default_na=False)      # old rows stay as they are
+    new = pd.DataFrame(rows).assign(**{"pass": old["pass"].astype(int).max() + 1})[list(old)]
+    write_table(path, pd.concat([old, new.astype(str)], ignore_index=True))
     print(new.to_string(index=False))

@@ -179,7 +179,7 @@ def test_data_sets_are_made_side_by_side(tmp_path):
 
 def test_a_run_of_the_future_is_left_alone(tmp_path, monkeypatch):
     store = Store(tmp_path)
-    monkeypatch.setattr(experiments, "SPEC_VERSION", 2)
+    monkeypatch.setattr(experiments, "SPEC_VERSION", experiments.SPEC_VERSION + 1)
     sweep([SPEC], store)
     file, = store.files()
     content = file.read_bytes()
@@ -372,12 +372,12 @@ def interrupting(f, moments):
     return interrupted
 
 
-@pytest.mark.parametrize("moment", [1, -2, -9])
+@pytest.mark.parametrize("moment", [1, -2, 3])
 @pytest.mark.parametrize("owner, name", [
     (sweeping, "play"), (sweeping, "prior_of"), (sweeping, "play_task"), (Store, "add"),
     (Store, "write"), (Store, "dataset"), (Store, "missing"), (sweeping, "pieces")])
 def test_interrupted_a_sweep_resumes(owner, name, moment, reference, tmp_path, monkeypatch):
-    specs = [s for s in tiny_specs() if s.model == "gntk"]
+    specs = tiny_specs()[:6]                                # three pieces of two runs
     monkeypatch.setattr(owner, name, interrupting(getattr(owner, name), (moment,)))
     for _ in range(2):
         before = len(Store(tmp_path))
