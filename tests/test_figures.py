@@ -7,13 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gnn_bandits.core import COLORS, LINES, read_table, write_table
+from gnn_bandits.core import read_table, write_table
 from gnn_bandits.paper.experiments import grid, spec_fields
 from gnn_bandits.paper.store import Store
 from gnn_bandits.paper.sweep import sweep
 from gnn_bandits.paper import figures
+from gnn_bandits.paper.algorithms import COLORS, LINES, PAPER_ALGORITHMS
 from gnn_bandits.paper.datasets import DATASETS
-from gnn_bandits.paper.figures import (PAPER_ALGORITHMS, TRAINED_RUNS, ablation_specs,
+from gnn_bandits.paper.figures import (TRAINED_RUNS, ablation_specs,
                                        ablation_switches, ablation_table, advantages,
                                        best_settings, cost_table, curve_table, draw_ablation,
                                        draw_curves, draw_density, draw_domains, draw_performance,
