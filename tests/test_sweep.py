@@ -205,9 +205,9 @@ def test_table_and_curves(reference):
     assert len(table) == len(tiny_specs()) and table["key"].is_unique
     assert (table["peak_mb"] > 50).all()
     assert set(spec_fields(SPEC)) <= set(table.columns)
-    reference_text = pd.read_csv(io.StringIO(text(reference)), float_precision="round_trip")
+    written = pd.read_csv(io.StringIO(text(reference)), dtype=str)
     for c in ("regret", "inference_regret", "mean_gap", "noise_std", "p"):
-        assert reference_text[c].tolist() == table[c].tolist()      # floats survive the text
+        assert [float(v) for v in written[c]] == table[c].tolist()  # floats survive the text
     with pytest.raises(ValueError, match="differ in"): reference.curves(by=("algorithm",))
     some = [s for s in tiny_specs() if s.model == "gntk" and s.arms == 20]
     curves = reference.curves(some, unit="mean_gap")
