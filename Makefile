@@ -38,10 +38,10 @@ reproduce-full: $(VENV)/installed  ## The whole of it at the paper's size; stop 
 	$(VENV)/bin/gnn_bandits reproduce --out reproduction-full
 	-$(VENV)/bin/python scripts/compare_tables.py reproduction-full nbs/results
 
-test: test-clean test-export test-notebooks test-pytest test-wheel test-site test-readme  ## Every check, in order, stopping at the first failure
+test: lint test-clean test-export test-notebooks test-pytest test-wheel test-site test-readme  ## Every check, in order, stopping at the first failure
 	@echo "== all checks passed; pytest said:" && tail -n 1 build/pytest.log
 
-test-clean: $(VENV)/installed
+test-clean: lint
 	@echo "== notebooks are clean"
 	$(VENV)/bin/python scripts/unchanged.py nbs -- $(VENV)/bin/nbdev_clean
 

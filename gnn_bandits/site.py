@@ -6,10 +6,10 @@
 __all__ = ['FENCED', 'CODE', 'BOX', 'TABLE', 'IMAGE', 'ROLES', 'REFERENCE', 'ENTRY', 'KERNEL', 'EXTENSIONS', 'COPY', 'FURO',
            'SUMMARY', 'WORDS', 'DIV', 'NOTE', 'MARK', 'outside_code', 'callout', 'boxes', 'voices', 'labels', 'plain',
            'figures', 'references', 'page_name', 'links', 'to_myst', 'short_type', 'short_default', 'short_signature',
-           'parameter_rows', 'keyword_comment', 'parameter_table', 'symbols', 'lookup', 'folded_source', 'api_entry',
-           'options', 'cell_metadata', 'output_text', 'translated_output', 'text_cell', 'code_cell', 'page_cell',
-           'prepare', 'page', 'sidebar', 'menus', 'api_rows', 'api_page', 'sphinx_settings', 'write_assets',
-           'number_by_page', 'render', 'numbering', 'alerts', 'numbered', 'to_github', 'readme_picture',
+           'parameter_source', 'parameter_rows', 'keyword_comment', 'parameter_table', 'symbols', 'lookup',
+           'folded_source', 'api_entry', 'options', 'cell_metadata', 'output_text', 'translated_output', 'text_cell',
+           'code_cell', 'page_cell', 'prepare', 'page', 'sidebar', 'menus', 'api_rows', 'api_page', 'sphinx_settings',
+           'write_assets', 'number_by_page', 'render', 'numbering', 'alerts', 'numbered', 'to_github', 'readme_picture',
            'readme_output', 'readme_cell', 'readme_text', 'project', 'check_out', 'install', 'exporting', 'copy_images',
            'documented', 'settle', 'translate_all', 'write_pages', 'write_readme', 'site']
 
@@ -172,10 +172,20 @@ def short_signature(
                          break_long_words=False, break_on_hyphens=False)
 
 # %% ../nbs/26_site.ipynb #d5a0b883
+def parameter_source(
+    thing:Callable, # A function or a class
+)->Callable|None: # None for a class that takes no parameters
+    "What has the parameters of `thing`: a class has its `__init__`, unless a dataclass made that."
+    if not inspect.isclass(thing): return thing
+    if thing.__init__ is object.__init__: return None
+    code = getattr(thing.__init__, "__code__", None)
+    return thing.__init__ if code and not code.co_filename.startswith("<string") else thing
+
 def parameter_rows(
     thing:Callable, # A function or a class
 )->list[tuple[str, str, str, str]]: # Name, type, default, meaning
     "List the parameters of `thing` and what it returns."
+    if (thing := parameter_source(thing)) is None: return []
     code = lambda s: f"`{s}`" if s else ""
     default = lambda d: "" if d is inspect.Parameter.empty else short_default(d)
     def meaning(name, d):
