@@ -8,7 +8,8 @@ from torch.testing import assert_close
 
 from gnn_bandits.gntk import gntk
 from gnn_bandits.graphs import GraphDomain
-from gnn_bandits.infogain import (gain_ceiling, gain_path, greedy_gain, head_dimension, information_gain,
+from gnn_bandits.infogain import (gain_ceiling, gain_path, greedy_gain, head_dimension,
+                                  information_gain,
                                   max_information_gain, mig_bound)
 from gnn_bandits.ntk import ntk
 from gnn_bandits.spectrum import multiplicity
@@ -29,12 +30,14 @@ def test_gain_is_half_a_log_determinant(n, rank, lam):
     want = 0.5*np.linalg.slogdet(np.eye(n) + K/lam)[1]
     assert math.isclose(information_gain(K, lam), want, rel_tol=1e-9)
     path = gain_path(K, lam)
-    for t in (1, n//2 + 1, n): assert math.isclose(path[t - 1], information_gain(K[:t, :t], lam), rel_tol=1e-9)
+    for t in (1, n//2 + 1, n):
+        assert math.isclose(path[t - 1], information_gain(K[:t, :t], lam), rel_tol=1e-9)
     order = np.random.default_rng(0).permutation(n)
     assert math.isclose(information_gain(K[order][:, order], lam), want, rel_tol=1e-9)
 
 
-@pytest.mark.parametrize("make", (np.asarray, torch.tensor, lambda K: K.tolist(), lambda K: K.astype(np.float32)))
+@pytest.mark.parametrize("make", (np.asarray, torch.tensor, lambda K: K.tolist(),
+                                  lambda K: K.astype(np.float32)))
 def test_inputs_of_any_kind(make):
     K = random_gram(4, 4, 0)
     got = information_gain(make(K), 0.5)
@@ -61,7 +64,7 @@ def test_greedy_gains_are_those_of_its_arms(lam, T):
     arms, gains = greedy_gain(K, T, lam)
     assert_close(gains, gain_path(K[arms][:, arms], lam), rtol=1e-8, atol=1e-10)
     steps = gains.diff(prepend=torch.zeros(1))
-    assert (steps.diff() <= 1e-6*steps[:-1]).all()                                  # submodular: steps never grow
+    assert (steps.diff() <= 1e-6*steps[:-1]).all()  # submodular: steps never grow
     assert gain_ceiling(gains) >= gains[-1] - 1e-9
     rows = greedy_gain(lambda i: K[i].numpy(), T, lam, diag=K.diagonal())
     assert rows.arms == arms
@@ -100,7 +103,8 @@ def test_bound_holds_on_adversarial_points(d):
     K = ntk(x @ x.T, 2)
     for lam in (1., 0.01):
         gains = greedy_gain(K, 300, lam).gains
-        for T in (1, 2, 4, 20, 300): assert gains[T - 1] <= mig_bound(T, d, 2, lam, sharp=True) + 1e-9
+        for T in (1, 2, 4, 20, 300):
+            assert gains[T - 1] <= mig_bound(T, d, 2, lam, sharp=True) + 1e-9
 
 
 @pytest.mark.parametrize("sharp", (False, True))
@@ -115,7 +119,7 @@ def test_bound_is_monotone(sharp):
 
 
 def test_bound_by_hand():
-    "T = 50, d = 3, only the constant in the head: one feature and the rest of the variance as noise."
+    "T = 50, d = 3, only the constant in the head: one feature, the rest of the variance as noise."
     from gnn_bandits.spectrum import eigenvalues
     first = float(eigenvalues(2, 3, 0)[0])
     want = min(25*math.log1p(1/0.2), 0.5*math.log1p(50/0.2) + 25*math.log1p((1 - first)/0.2))
@@ -126,7 +130,8 @@ def test_bound_by_hand():
 
 def test_head_dimension():
     for d in range(2, 12):
-        for D in range(12): assert head_dimension(d, D) == sum(multiplicity(d, r) for r in range(D + 1))
+        for D in range(12):
+            assert head_dimension(d, D) == sum(multiplicity(d, r) for r in range(D + 1))
 
 
 BAD_GRAMS = (np.ones((2, 3)), np.ones(3), np.empty((0, 0)), [[1, np.nan], [np.nan, 1]], [[np.inf]],
@@ -141,7 +146,8 @@ def test_bad_grams(K):
 def test_indefinite_gram():
     with pytest.raises(ValueError): information_gain([[1., 2.], [2., 1.]], 0.1)
     with pytest.raises(ValueError): max_information_gain([[1., 2.], [2., 1.]], 3, 0.1)
-    with pytest.raises(ValueError): greedy_gain(lambda i: np.full(2, np.nan), 3, 0.1, diag=np.ones(2))
+    with pytest.raises(ValueError):
+        greedy_gain(lambda i: np.full(2, np.nan), 3, 0.1, diag=np.ones(2))
     for diag in (None, [np.nan, 1], [-1., 1], np.ones((2, 2)), []):
         with pytest.raises(ValueError): greedy_gain(lambda i: np.eye(2)[i], 3, 0.1, diag=diag)
 
@@ -162,3 +168,29 @@ def test_bad_steps(T):
 @pytest.mark.parametrize("d, L", ((1, 2), (0, 2), (2.5, 2), (3, 0), (3, -1), (3, 1.5)))
 def test_bad_shapes_of_the_bound(d, L):
     with pytest.raises(ValueError): mig_bound(10, d, L, 0.1)
+
+
+def test_too_many_steps_are_refused():
+    with pytest.raises(ValueError, match="fewer steps"): greedy_gain(np.eye(20), 10**12, 0.1)
+
+
+def test_tracked_tensors_are_detached():
+    K = torch.eye(3, dtype=torch.float64, requires_grad=True)
+    assert not greedy_gain(K, 2, 0.1).gains.requires_grad and information_gain(K, 0.1) > 0
+    rows = greedy_gain(lambda i: K[i].detach(), 2, 0.1, diag=K.diagonal())
+    assert not rows.gains.requires_grad
+
+
+def test_the_number_of_threads_changes_no_bit():
+    K, threads, seen = torch.tensor(random_gram(300, 300, 1)), torch.get_num_threads(), []
+    try:
+        for k in (1, 2):
+            torch.set_num_threads(k)
+            seen.append((greedy_gain(K, 200, 0.1).gains, gain_path(K, 0.1)))
+    finally: torch.set_num_threads(threads)
+    for a, b in zip(*seen): assert torch.equal(a, b)
+
+
+def test_integers_of_numpy_are_integers():
+    assert mig_bound(np.int64(10), np.int64(3), np.int64(2), 0.1) == mig_bound(10, 3, 2, 0.1)
+    assert head_dimension(np.int64(5), np.int64(3)) == head_dimension(5, 3)

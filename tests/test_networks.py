@@ -1,4 +1,4 @@
-"Invariants of the lazy networks over depth, width, precision and padding; refusals; reproducibility."
+"Invariants of the lazy networks over depth, width, precision, padding; refusals; reproducibility."
 import itertools
 from functools import partial
 
@@ -9,7 +9,8 @@ from torch.testing import assert_close
 
 import gnn_bandits.networks as networks
 from gnn_bandits.graphs import GraphDomain
-from gnn_bandits.networks import LazyGNN, LazyNN, forward, mirror, node_factors, unmirror
+from gnn_bandits.networks import (LazyGNN, LazyNN, distinct_squares, forward, mirror, node_factors,
+                                  squared_gradients, unmirror)
 from gnn_bandits.ntk import ntk
 
 F64 = torch.float64
@@ -21,7 +22,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def domain(sizes=(4, 1, 6, 3, 6), d=5, seed=0):
     "Graphs of the given sizes in one domain"
-    return GraphDomain.concat([GraphDomain.erdos_renyi(1, N, 0.4, d, rng([seed, i])) for i, N in enumerate(sizes)])
+    return GraphDomain.concat([GraphDomain.erdos_renyi(1, N, 0.4, d, rng([seed, i]))
+                               for i, N in enumerate(sizes)])
 
 
 def make(kind, X, m=16, L=2, seed=0, dtype=F64, move=False, **options):
@@ -30,12 +32,14 @@ def make(kind, X, m=16, L=2, seed=0, dtype=F64, move=False, **options):
     if kind == "gnn padded": options["average"] = "padded"
     if kind.endswith("plain"): options["symmetric"] = False
     net = cls(*cls.shape(X), m, L, rng=rng(seed), dtype=dtype, **options)
-    if move: net.weights = [W + torch.from_numpy(rng(1).normal(size=W.shape)).to(W) for W in net.weights]
+    step = lambda W: torch.from_numpy(rng(1).normal(size=W.shape)).to(W)
+    if move: net.weights = [W + step(W) for W in net.weights]
     return net
 
 
 KINDS = ("gnn", "gnn padded", "gnn plain", "nn")
-CASES = [dict(kind=k, L=L, move=move) for k, L, move in itertools.product(KINDS, (1, 2, 3), (False, True))]
+CASES = [dict(kind=k, L=L, move=move)
+         for k, L, move in itertools.product(KINDS, (1, 2, 3), (False, True))]
 ids = lambda case: "-".join(str(v) for v in case.values()) if isinstance(case, dict) else None
 
 
@@ -46,7 +50,8 @@ def test_tangent_kernel_is_the_gram_matrix_of_autograd(case, dtype):
     net = make(X=X, dtype=dtype, **case)
     x, counts = net.embed(X)
     weights = [W.clone().requires_grad_() for W in net.weights]
-    G = torch.stack([torch.cat([g.flatten() for g in torch.autograd.grad(f, weights, retain_graph=True)])
+    G = torch.stack([torch.cat([g.flatten() for g in torch.autograd.grad(f, weights,
+                                                                         retain_graph=True)])
                      for f in forward(weights, x, counts)]).double()
     close = dict(rtol=1e-5, atol=1e-5) if dtype == torch.float32 else dict(rtol=1e-10, atol=1e-11)
     K = net.tangent_kernel(X)
@@ -81,7 +86,8 @@ def test_blocks_do_not_change_the_kernel(kind, nodes, memory, monkeypatch):
     G = net.gradients(X)
     monkeypatch.setattr(networks, "gram_by_nodes", partial(networks.gram_by_nodes, block=nodes))
     assert_close(net.tangent_kernel(X, memory=memory), G @ G.T/net.m, rtol=1e-10, atol=1e-12)
-    assert_close(net.tangent_kernel(X, X[1:3], memory=memory), G @ G[1:3].T/net.m, rtol=1e-10, atol=1e-12)
+    assert_close(net.tangent_kernel(X, X[1:3], memory=memory), G @ G[1:3].T/net.m, rtol=1e-10,
+                 atol=1e-12)
 
 
 def test_both_routes_are_taken(monkeypatch):
@@ -113,7 +119,8 @@ def test_zero_at_the_start(kind, L, dtype):
 
 
 def test_mirror_keeps_count_and_scale():
-    half = [torch.randn(s, dtype=F64, generator=torch.Generator().manual_seed(0)) for s in ((40, 5), (40, 40), (1, 40))]
+    g = torch.Generator().manual_seed(0)
+    half = [torch.randn(s, dtype=F64, generator=g) for s in ((40, 5), (40, 40), (1, 40))]
     whole = mirror(half)
     assert [tuple(W.shape) for W in whole] == [(80, 5), (80, 80), (1, 80)]
     assert_close((whole[1]**2).mean(), (half[1]**2).mean())
@@ -189,16 +196,20 @@ def test_mean_over_networks_is_the_limit(kind, L):
         expected = ntk(h @ h.T, L, normalize=False)
     else:
         real = (X.h != 0).any(2)
-        mean = torch.block_diag(*(r.double()[None]/(X.N if kind == "gnn padded" else r.sum()) for r in real))
+        mean = torch.block_diag(*(r.double()[None]/(X.N if kind == "gnn padded" else r.sum())
+                                  for r in real))
         expected = mean @ ntk(h @ h.T, L, normalize=False) @ mean.T
     assert ((K.mean(0) - expected).abs() <= 5*K.std(0)/20**0.5).all()
 
 
 @pytest.mark.parametrize("bad, words", [
-    (dict(m=7), "even"), (dict(m=1), "at least 2"), (dict(m=0), "at least 2"), (dict(m=-2), "at least 2"), (dict(m=8.0), "integer"),
-    (dict(m=True), "integer"), (dict(L=0), "hidden layer"), (dict(L=1.5), "hidden layer"), (dict(d=0), "d to be"),
-    (dict(d=2.0), "d to be"), (dict(rng=None), "default_rng"), (dict(rng=3), "default_rng"), (dict(dtype=torch.int64), "float32"),
-    (dict(dtype="float32"), "float32")])
+    (dict(m=7), "even"), (dict(m=1), "at least 2"), (dict(m=0), "at least 2"),
+    (dict(m=-2), "at least 2"),
+    (dict(m=8.0), "integer"), (dict(m=True), "integer"), (dict(L=0), "hidden layer"),
+    (dict(L=1.5), "hidden layer"), (dict(d=0), "d to be"), (dict(d=2.0), "d to be"),
+    (dict(rng=None), "default_rng"), (dict(rng=3), "default_rng"),
+    (dict(dtype=torch.int64), "float32"),
+    (dict(dtype="float32"), "float32"), (dict(m=400_000), "smaller width")])
 def test_refusals(bad, words):
     options = dict(d=5, m=8, L=2, rng=rng(0)) | bad
     with pytest.raises(ValueError, match=words): LazyGNN(**options)
@@ -217,6 +228,74 @@ def test_refusals_of_domains():
                 with pytest.raises(ValueError, match="GraphDomain"): call(wrong)
         with pytest.raises(ValueError, match="dimension 4"): net.tangent_kernel(domain(d=4), X)
     with pytest.raises(ValueError, match="padded to 6"): make("nn", X)(domain((3, 2)))
-    with pytest.raises(ValueError, match="one N"): make("gnn padded", X).tangent_kernel(X, domain((3, 2)))
-    with pytest.raises(ValueError, match="GraphDomain"): make("gnn padded", X).tangent_kernel(X, X.h)
+    with pytest.raises(ValueError, match="one N"):
+        make("gnn padded", X).tangent_kernel(X, domain((3, 2)))
+    with pytest.raises(ValueError, match="GraphDomain"):
+        make("gnn padded", X).tangent_kernel(X, X.h)
     assert LazyGNN(5, 7, rng=rng(0), symmetric=False).m == 7
+
+
+def test_sizes_that_do_not_fit_are_refused_before_work(monkeypatch):
+    one = domain((1,))
+    X = GraphDomain.packed(one.nodes.expand(10**7, -1), torch.ones(10**7))
+    net = make("gnn", X, m=512)
+    monkeypatch.setattr(networks, "node_factors", None)   # no work before the estimate
+    with pytest.raises(ValueError, match=r"rows at a time, net.tangent_kernel\(X\[i:j\], X\)"):
+        net.tangent_kernel(X)
+    for call in (net.gradients, lambda X: squared_gradients(net, X),
+                 lambda X: distinct_squares(net, X)):
+        with pytest.raises(ValueError, match="of memory"): call(X)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_number_of_threads_changes_no_bit(kind):
+    X = domain((600, 3, 1, 700, 20))
+    net, threads, seen = make(kind, X, m=64, move=kind == "gnn plain"), torch.get_num_threads(), []
+    try:
+        for k in (1, 2, 3):
+            torch.set_num_threads(k)
+            squares = distinct_squares(net, X)[0]
+            seen.append((net.tangent_kernel(X), net.tangent_kernel(X[:2], X), net(X),
+                         net.gradients(X), squares))
+    finally: torch.set_num_threads(threads)
+    for other in seen[1:]:
+        for a, b in zip(seen[0], other): assert torch.equal(a, b)
+
+
+def test_large_graphs_are_not_padded():
+    X = GraphDomain.concat([domain((1, 2)), domain((3000,)), domain((2,))])
+    for kind in ("gnn", "gnn padded", "gnn plain"):
+        net = make(kind, X, m=8, move=True)
+        G = net.gradients(X)
+        assert_close(net.tangent_kernel(X), G @ G.T/net.m, rtol=1e-10, atol=1e-12)
+        net(X), squared_gradients(net, X), distinct_squares(net, X)
+    assert "h" not in vars(X)                             # the padded array was never made
+
+
+@pytest.mark.parametrize("case", CASES, ids=ids)
+def test_rows_are_the_real_rows_of_the_padded_array(case):
+    X = domain()
+    net = make(X=X, **case)
+    (x, counts), (rows, sizes, divisors) = net.embed(X), net.rows(X)
+    assert torch.equal(rows, x[(x != 0).any(2)]) and torch.equal(counts, divisors)
+    assert torch.equal(sizes, (x != 0).any(2).sum(1))
+    close = dict(rtol=1e-11, atol=1e-12)
+    if case["move"]: assert_close(net(X), forward(net.weights, x, counts), **close)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("move", (False, True))
+def test_distinct_squares_are_all_squares(kind, move):
+    X = domain()
+    net = make(kind, X, move=move)
+    squares, (fewer, copies) = squared_gradients(net, X, F64), distinct_squares(net, X, F64)
+    assert_close(squares, net.gradients(X)**2/net.m, rtol=1e-12, atol=0)
+    repeated = torch.repeat_interleave(fewer, copies.long(), dim=1)
+    assert_close(repeated.sort(1).values, squares.sort(1).values, rtol=1e-8, atol=1e-18)
+
+
+def test_integers_of_numpy_are_integers():
+    X = domain()
+    net = LazyGNN(np.int64(5), np.int64(8), np.int32(2), rng=rng(0))
+    assert all(type(v) is int for v in (net.d, net.m, net.L, net.D))
+    assert torch.equal(net.tangent_kernel(X), LazyGNN(5, 8, 2, rng=rng(0)).tangent_kernel(X))

@@ -28,7 +28,8 @@ def test_precision_follows_the_input(L, dtype):
     u = torch.linspace(-1, 1, 1001, dtype=torch.float64)
     k = ntk(u.to(dtype), L)
     assert k.dtype == dtype
-    torch.testing.assert_close(k.double(), ntk(u, L), rtol=0, atol=1e-3 if dtype == torch.float32 else 0)
+    torch.testing.assert_close(k.double(), ntk(u, L), rtol=0,
+                               atol=1e-3 if dtype == torch.float32 else 0)
     assert k[-1] == 1
 
 
@@ -37,7 +38,8 @@ def test_blocks_join(n):
     u = torch.linspace(-1, 1, n, dtype=torch.float64)
     whole = ntk(u, 2)
     assert len(whole) == n
-    for i in range(0, n, max(1, n//50)): assert abs(float(whole[i] - ntk(u[i], 2))) < 1e-15    # an ulp: scalar code paths
+    for i in range(0, n, max(1, n//50)):
+        assert abs(float(whole[i] - ntk(u[i], 2))) < 1e-15    # an ulp: scalar code paths
 
 
 def test_input_is_untouched_and_shape_kept():
@@ -50,7 +52,8 @@ def test_input_is_untouched_and_shape_kept():
 
 def test_rounding_beyond_one_is_forgiven():
     over = torch.tensor([1 + 1e-15, -1 - 1e-15], dtype=torch.float64)
-    for f in (kappa0, kappa1): torch.testing.assert_close(f(over), torch.tensor([1., 0.], dtype=torch.float64), rtol=0, atol=1e-14)
+    ends = torch.tensor([1., 0.], dtype=torch.float64)
+    for f in (kappa0, kappa1): torch.testing.assert_close(f(over), ends, rtol=0, atol=1e-14)
     assert abs(float(ntk(over, 3)[0]) - 1) < 1e-14
 
 
@@ -62,3 +65,10 @@ def test_bad_cosines(bad):
 
 def test_tracked_gradients_are_refused():
     with pytest.raises(ValueError, match="detach"): ntk(torch.tensor([0.5], requires_grad=True), 2)
+
+
+@pytest.mark.parametrize("L", DEPTHS)
+def test_the_angle_form_is_the_same_kernel(L):
+    from gnn_bandits.ntk import ntk_of_angle
+    theta = np.linspace(0.05, np.pi - 0.05, 500)
+    np.testing.assert_allclose(ntk_of_angle(theta, L), ntk(np.cos(theta), L), rtol=0, atol=1e-13)
