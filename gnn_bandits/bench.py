@@ -323,24 +323,24 @@ def bandit_row(T=500, lam=0.01):
     def setup():
         X = er_domain(200)
         prior = Prior.gntk(X)
-        return X, sample_reward(X, np.random.default_rng(1)), start
+        return X, sample_reward(X, np.random.default_rng(1)), prior
     world = lambda X, f: Environment(X, f, rng=np.random.default_rng(3))
-    def player(name, X, start, **options):
+    def player(name, X, prior, **options):
         rng = np.random.default_rng(4)
         return make_algorithm(name, X, "gntk", rng=rng, prior=prior, preset="paper", **options)
     def ours(data):
-        X, f, start = data
-        make = lambda: player("GNN-UCB", X, start, lam=lam, beta=1.)
+        X, f, prior = data
+        make = lambda: player("GNN-UCB", X, prior, lam=lam, beta=1.)
         return lambda: run_bandit(make(), world(X, f), T).regret
     def fresh(data):
-        X, f, start = data
-        first = run_bandit(player("Random", X, start), world(X, f), 40).arms.tolist()
+        X, f, prior = data
+        first = run_bandit(player("Random", X, prior), world(X, f), 40).arms.tolist()
         def run():
             env, arms, y = world(X, f), [], []
             for t in range(T):
                 if t >= len(first):
                     paid = torch.tensor(y, dtype=torch.float64)
-                    mean, sd = fresh_posterior(start.K, arms, paid, lam)
+                    mean, sd = fresh_posterior(prior.K, arms, paid, lam)
                 arms.append(first[t] if t < len(first) else int((mean + sd).argmax()))
                 y.append(env.pull(arms[-1]))
             return env.gaps[arms]

@@ -31,9 +31,9 @@ def reproduce(
     out:str="reproduction", # Folder for pictures, tables and runs
 ):
     "Run the paper's pipeline and draw its figures. Runs that are finished are skipped."
-    from gnn_bandits.core import check_number
-    from gnn_bandits.paper.figures import (FIGURES, REGRET_PANELS, cost_table, figure_specs, regret_table,
-                                     reproduce_figure, write_csv)
+    from gnn_bandits.core import check_number, write_table
+    from gnn_bandits.paper.figures import (FIGURES, REGRET_PANELS, cost_table, figure_specs,
+                                           regret_table, reproduce_figure)
     from gnn_bandits.paper.store import Store
     from gnn_bandits.paper.sweep import sweep
     names = list(FIGURES) if figure == "all" else figure.split(",")
@@ -52,10 +52,10 @@ def reproduce(
             written = reproduce_figure(name, out, quick, store, specs[name])
             for path in written: print(f"wrote {path}")
     whole = {n: s for n, s in specs.items() if s and all(spec in store for spec in s)}
-    if whole: print(f"wrote {write_csv(Path(out)/'cost.csv', cost_table(store, whole))}")
+    if whole: print(f"wrote {write_table(Path(out)/'cost.csv', cost_table(store, whole))}")
     if set(whole) >= set(REGRET_PANELS.values()):
         table = regret_table(store, quick, seeds, model)
-        print(f"wrote {write_csv(Path(out)/'regret.csv', table)}")
+        print(f"wrote {write_table(Path(out)/'regret.csv', table)}")
     if any(specs.values()) and summary.failed:
         raise RunsFailed(f"{summary}; gnn_bandits show {store.path} {summary.failed[0]} tells why")
 
@@ -124,9 +124,9 @@ def run(
 
 def run_choices():
     "What options of `run` may be."
-    import gnn_bandits.paper.algorithms               # adds its presets
-    from gnn_bandits.bandits import ALGORITHMS, MODELS, PRESETS
+    from gnn_bandits.bandits import ALGORITHMS, MODELS
     from gnn_bandits.core import NOISES
+    from gnn_bandits.paper.algorithms import PRESETS
     from gnn_bandits.paper.datasets import DATASETS
     return dict(algorithm=ALGORITHMS, model=MODELS, data=DATASETS, noise=NOISES, preset=PRESETS)
 

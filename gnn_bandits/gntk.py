@@ -91,7 +91,7 @@ def run_against_runs(
     L:int, # Hidden layers
 )->Tensor: # (graphs of the run, graphs from the first of `runs` on)
     "Weighted sums of the NTK between one run of nodes and many."
-    (rows, a, A), first = run, runs[0][0].start
+    (_, a, A), first = run, runs[0][0].start
     S = a.new_zeros(len(A), runs[-1][0].stop - first)
     work = a.new_empty(4, SIDE*SIDE)
     for cols, b, B in runs:

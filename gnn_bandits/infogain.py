@@ -10,7 +10,6 @@ __all__ = ['gain_path', 'information_gain', 'Greedy', 'greedy_gain', 'max_inform
 import math
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 

@@ -56,7 +56,8 @@ def make(folder, true=True, seeds=12, noise=0.01):
             T = 1000 if A == 1000 else 500
             row("performance", 20, 0.2, A, T, a, seed, v, 0.01 if good else 0.9*v)
             if A == 200:
-                row("trained", 20, 0.2, A, 500, a, seed, v, 0.01, model="trained", uncertainty="diagonal")
+                row("trained", 20, 0.2, A, 500, a, seed, v, 0.01, model="trained",
+                    uncertainty="diagonal")
         for i, (lam, beta) in enumerate(itertools.product((0.01, 0.1, 1), (0.1, 1))):
             v = (0.2 + 0.005*i if good else 0.3 + 0.2*i) + noise*rng.standard_normal()
             hyper.append(dict(algorithm=a, lam=lam, beta=beta, seed=seed, T=400,

@@ -170,7 +170,8 @@ def test_bad_files_have_a_line_each(tmp_path, capsys):
 
 @pytest.mark.parametrize("line", [
     "--algorithm UCB", "--model linear", "--data N7", "--T 0", "--arms 1000000", "--seed -1",
-    "--lam 0", "--lam x", "--uncertainty wide", "--ridge 3", "--beta none", "--preset mine", "--speed 9",
+    "--lam 0", "--lam x", "--uncertainty wide", "--ridge 3", "--beta none", "--preset mine",
+    "--speed 9",
     '--options {"speed":9}', "--options [1]", "--spec none.json", "--noise loud", "--replace yes"])
 def test_bad_specs(line, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)

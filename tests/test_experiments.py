@@ -80,7 +80,8 @@ def test_fields_have_one_name_each():
     (dict(data=dataclasses.replace(SMALL, n=10**7), arms=10**7), "fewer arms"),
     (dict(model="linearized", options={"m": 4*10**7}), "smaller width m"),
     (dict(model="trained", options={"m": 4*10**7}), "smaller width m"),
-    (dict(replace=True, arms=10**5, model="linearized", options={"m": 2**16, "uncertainty": "diagonal"}),
+    (dict(replace=True, arms=10**5, model="linearized",
+          options={"m": 2**16, "uncertainty": "diagonal"}),
      "uncertainty='exact'"),
     (dict(T=10**12), "fewer steps")])
 def test_what_does_not_fit_is_refused_before_work(change, said):

@@ -38,7 +38,8 @@ def small(tmp_path_factory):
     return store, specs
 
 CHANGES = {"main": set(), "kernel: infinite width": {"model"}, "training: to the limit": {"fit"},
-           "training: real networks": {"model", "fit", "train_from"}, "uncertainty: diagonal": {"uncertainty"},
+           "training: real networks": {"model", "fit", "train_from"},
+           "uncertainty: diagonal": {"uncertainty"},
            "real, diagonal, the code's β": {"model", "fit", "train_from", "uncertainty", "beta"},
            "exploration: none": {"random_pulls"}, "reward: posterior mean": {"reward_kind"},
            "settings: swapped": {"lam"}, "settings: GNN-UCB's for all": {"lam"}}
@@ -156,7 +157,8 @@ def test_drawings_show_every_row():
 
 def curves(rows):
     "Made-up rows as a table of curves"
-    fixed = dict(value="best_observed_regret", T=10, se=1., N=20, p=0.2, arms=200, uncertainty="exact")
+    fixed = dict(value="best_observed_regret", T=10, se=1., N=20, p=0.2, arms=200,
+                 uncertainty="exact")
     return pd.DataFrame([fixed | r for r in rows])
 
 def test_every_algorithm_has_a_colour():

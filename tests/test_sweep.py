@@ -92,7 +92,8 @@ def test_sweeps_refuse():
 def test_algorithms_are_paired(tmp_path):
     "While all explore at random, they see the same arms and the same noise"
     store = Store(tmp_path/"s")
-    specs = grid(data=SMALL, algorithm=list(ALGORITHMS), model="gntk", arms=20, T=45, random_pulls=45,
+    specs = grid(data=SMALL, algorithm=list(ALGORITHMS), model="gntk", arms=20, T=45,
+                 random_pulls=45,
                  seed=[3])
     sweep(specs, store)
     runs = [store.read(s) for s in specs]

@@ -77,8 +77,10 @@ class RunSpec:
         object.__setattr__(self, "data", data)
         changed = changed_options(self.algorithm, self.model, self.options)
         object.__setattr__(self, "options", changed)
-    settings = property(lambda self: paper_options(self.algorithm, self.model, **dict(self.options)),
-                        doc="All options, defaults written out")
+    @property
+    def settings(self)->Options:
+        "All options, defaults written out."
+        return paper_options(self.algorithm, self.model, **dict(self.options))
     inputs = property(lambda self: ALGORITHMS[self.algorithm][0],
                       doc="What the network is fed: graphs, or vectors that ignore the graph")
     hash = property(lambda self: hashlib.sha256(self.to_json().encode()).hexdigest(),

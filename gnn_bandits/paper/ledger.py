@@ -289,7 +289,7 @@ def decide(
                    len(comparisons))
 
 # %% ../../nbs/22_ledger.ipynb #ff703352
-VARIANT = {"model": "linearized", "uncertainty": "exact", "reward": "sample"} # Runs that the ledger reads
+VARIANT = {"model": "linearized", "uncertainty": "exact", "reward": "sample"} # Of a run
 
 def load_runs(
     results:str|Path, # Folder of result tables
