@@ -22,7 +22,8 @@ from ..bandits import (ALGORITHMS, MODELS, History, Options, Prior, make_algorit
 from ..core import NOISES, check_choice, check_memory, check_number, one_thread, peak_mb
 from ..graphs import GraphDomain
 from .algorithms import paper_options
-from .datasets import DATASETS, Dataset, DatasetSpec, action_set, dataset
+from .datasets import DATASETS, Dataset, DatasetSpec, dataset
+from .datasets import action_set as draw_arms
 from ..rewards import MOST_EVALUATIONS, MOST_GRAPHS, Environment, RewardOptions
 
 # %% ../../nbs/18_experiments.ipynb #60ad5bc8
@@ -169,7 +170,7 @@ def action_set(self:RunSpec,
     data:Dataset, # Made from its `data`
 )->tuple[np.ndarray, np.ndarray, np.ndarray]: # Features and sizes of the arms, their rewards
     "The arms of the run as plain arrays."
-    arms, f, _ = action_set(data.domain, data.f, self.arms, self.generator("arms"), self.replace)
+    arms, f, _ = draw_arms(data.domain, data.f, self.arms, self.generator("arms"), self.replace)
     return arms.h.numpy(), arms.sizes.numpy(), f.numpy()
 
 # %% ../../nbs/18_experiments.ipynb #4132b15a

@@ -17,7 +17,8 @@ from fastcore.basics import patch
 from ..bandits import History
 from ..core import one_thread, pack_arrays, unpack_arrays, write_atomically
 from .experiments import Run, RunSpec, compact, spec_fields, versions
-from .datasets import Dataset, DatasetSpec, dataset
+from .datasets import Dataset, DatasetSpec
+from .datasets import dataset as make_dataset
 
 # %% ../../nbs/19_store.ipynb #63dacc8f
 class Damaged(ValueError):
@@ -198,7 +199,7 @@ def dataset(self:Store,
     if path.exists():
         try: return Dataset.load(path)
         except ValueError as e: print(f"making it again: {e}", file=sys.stderr)
-    with one_thread(): data = dataset(spec)
+    with one_thread(): data = make_dataset(spec)
     with self.writing(): data.save(path)
     return data
 
