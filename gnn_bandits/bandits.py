@@ -37,7 +37,7 @@ from .rewards import Environment
 from .training import (ADAM, STOPPING, Descent, Schedule, StopRule, adam,
                                   gradient_descent, linearized_fit, tangent_fit)
 
-# %% ../nbs/12_bandits.ipynb #55824fc0
+# %% ../nbs/12_bandits.ipynb #863a042b
 class Prior:
     "What is known before the first pull; from `Prior.gntk`, `features`, `network` or `kernel`."
     domain = inputs = net = L = None                  # graphs, inputs, network and its depth
@@ -52,7 +52,7 @@ class Prior:
         "The same prior: centred over the pool, mean variance one, an unknown level."
         return self.standardized()
 
-# %% ../nbs/12_bandits.ipynb #d9d9e382
+# %% ../nbs/12_bandits.ipynb #cf9e1ab2
 class KernelPrior(Prior):
     "A prior given by the Gram matrix of all arms."
     def __init__(self,
@@ -84,7 +84,7 @@ class KernelPrior(Prior):
         prior.scale = scale
         return prior
 
-# %% ../nbs/12_bandits.ipynb #ba1b19c3
+# %% ../nbs/12_bandits.ipynb #a8056285
 @patch(cls_method=True)
 def kernel(
     cls:Prior,
@@ -97,7 +97,7 @@ def kernel(
         raise ValueError(f"expected one row for each of {len(domain)} graphs, got {len(prior)}")
     return prior
 
-# %% ../nbs/12_bandits.ipynb #ced96e86
+# %% ../nbs/12_bandits.ipynb #fee506ca
 @patch(cls_method=True)
 def gntk(
     cls:Prior,
@@ -125,7 +125,7 @@ def limit_kernel(
     x = domain.vectors()
     return ntk((x @ x.T).clamp(-1, 1), L)
 
-# %% ../nbs/12_bandits.ipynb #aee0c7a6
+# %% ../nbs/12_bandits.ipynb #9c41372e
 class FeaturePrior(Prior):
     "A prior given by explicit features and a private variance of each arm."
     def __init__(self,
@@ -159,7 +159,7 @@ class FeaturePrior(Prior):
         "The uncertainty of the features with the diagonal of their matrix only."
         return DiagonalPosterior(self.Phi.square(), lam, ridge)
 
-# %% ../nbs/12_bandits.ipynb #37f20fbc
+# %% ../nbs/12_bandits.ipynb #4b6d5cdf
 @patch(cls_method=True)
 def features(
     cls:Prior,
@@ -177,7 +177,7 @@ def features(
                  "lower the degree, or take fewer graphs")
     return FeaturePrior(phi(domain, dtype=dtype), phi.gap(domain), domain)
 
-# %% ../nbs/12_bandits.ipynb #82a3cdfb
+# %% ../nbs/12_bandits.ipynb #e9b3e1f4
 class NetworkPrior(KernelPrior):
     "A prior given by a network at its start."
     squares = cached_property(lambda self: distinct_squares(self.net, self.domain))
@@ -199,7 +199,7 @@ def network(
     net = NETWORKS[inputs].for_domain(domain, m, L, rng=rng)
     return NetworkPrior(net.tangent_kernel(domain, normalize=True), domain, inputs, L, net)
 
-# %% ../nbs/12_bandits.ipynb #1460276a
+# %% ../nbs/12_bandits.ipynb #d1be01b7
 class ConstantUncertainty:
     "The diagonal approximation at infinite width: it never learns."
     def __init__(self,
@@ -288,7 +288,7 @@ def check_options(
         raise ValueError("doubling episodes, the diagonal and a fit other than 'limit' "
                          "need a number as lam")
 
-# %% ../nbs/12_bandits.ipynb #6159c94a
+# %% ../nbs/12_bandits.ipynb #313a1e50
 POLICY_NAMES = {"PE": "elimination", "UCB": "ucb", "TS": "thompson", "EI": "ei"}
 ALGORITHMS = {f"{net}-{short}": (inputs, policy)
               for net, inputs in (("GNN", "graph"), ("NN", "vector"))
@@ -394,7 +394,7 @@ def train_descent(model, rng):
     data = model.prior.net, model.prior.domain, model.arms, model.rewards
     return trained_mean(model, gradient_descent(*data, descent_options(model)))
 
-# %% ../nbs/12_bandits.ipynb #a68b5e20
+# %% ../nbs/12_bandits.ipynb #52b85e66
 @dataclass(frozen=True)
 class ModelKind:
     "How the mean of a model comes about, and what the theorem says about it."
@@ -427,7 +427,7 @@ class UCB(RandomPolicy):
     "Pull the arm that could be best: the largest mean plus β times the uncertainty."
     def pick(self, rng): return int((self.model.mean + self.options.beta*self.model.std).argmax())
 
-# %% ../nbs/12_bandits.ipynb #ee241f8d
+# %% ../nbs/12_bandits.ipynb #ec08492f
 def log_improvement(
     z:Tensor, # Standardised distance above the best, any shape
 )->Tensor: # Same shape
@@ -462,7 +462,7 @@ def plausible(
     "The arms of the pool whose interval reaches the best lower end."
     return pool & (mean + reach + 2*slack >= (mean - reach)[pool].max())
 
-# %% ../nbs/12_bandits.ipynb #99a374e3
+# %% ../nbs/12_bandits.ipynb #2018f1e6
 class Elimination(RandomPolicy):
     "Pull the most uncertain of the arms that may be best."
     def __init__(self, model, options):
@@ -541,7 +541,7 @@ class Algorithm:
         what = f"{self._model.kind}, {len(self)} arms, t={self.t}"
         return f"{self.name}({what}, {int(self.state.active.sum())} active)"
 
-# %% ../nbs/12_bandits.ipynb #4e7bd21f
+# %% ../nbs/12_bandits.ipynb #55982814
 @patch
 def _sound(self:Algorithm):
     "The algorithm, brought back to its record if a call was interrupted."
@@ -563,7 +563,7 @@ def go_back(
     self._busy = False
     return self
 
-# %% ../nbs/12_bandits.ipynb #1898f4b5
+# %% ../nbs/12_bandits.ipynb #01624207
 @patch
 def ask(self:Algorithm)->int:
     "The next arm to pull; the same until something is told."
@@ -690,7 +690,7 @@ def step(
     regrets = (env.optimum - float(env.f[a]) for a in (arm, guess, best[1]))
     return (arm, reward, *regrets, *before, alg.loss, alg.steps), best
 
-# %% ../nbs/12_bandits.ipynb #6b127377
+# %% ../nbs/12_bandits.ipynb #8c3d2def
 def run_bandit(
     alg:Algorithm, # Who plays
     env:Environment, # Against what
