@@ -1,9 +1,12 @@
-"""Former place of `gnn_bandits.paper.figures`, with the former names, until every page says the new ones."""
+"""Former place of `gnn_bandits.paper.figures`, with former names, until every page says the new ones."""
+import sys
+from types import ModuleType
+
 from gnn_bandits import core
 from gnn_bandits.paper import figures as _new
-from gnn_bandits.paper.figures import *  # noqa: F403
 
-write_csv, wide_specs, FEW, REAL = core.write_table, _new.d100_specs, _new.TRAINED_RUNS, _new.TRAINED_SWITCHES
+write_csv, wide_specs = core.write_table, _new.d100_specs
+FEW, REAL = _new.TRAINED_RUNS, _new.TRAINED_SWITCHES
 
 def read_table(path): return core.read_table(path).fillna("").to_dict("records")
 
@@ -19,3 +22,10 @@ def draw_performance(fig, table, value="best_observed_regret", published=None):
     import pandas as pd
     if published is not None: published = pd.DataFrame(published)
     return _new.draw_performance(fig, pd.DataFrame(table), value, published)
+
+class _Former(ModuleType):
+    "Everything else is read from, and written to, the new place."
+    def __getattr__(self, name): return getattr(_new, name)
+    def __setattr__(self, name, value): setattr(_new, name, value)
+
+sys.modules[__name__].__class__ = _Former
