@@ -6,7 +6,7 @@ from gnn_bandits import core
 from gnn_bandits.paper import figures as _new
 
 write_csv, wide_specs = core.write_table, _new.d100_specs
-FEW, REAL = _new.TRAINED_RUNS, _new.TRAINED_SWITCHES
+FIGURES, FEW, REAL = _new.FIGURES, _new.TRAINED_RUNS, _new.TRAINED_SWITCHES
 
 def read_table(path): return core.read_table(path).fillna("").to_dict("records")
 
@@ -26,6 +26,8 @@ def draw_performance(fig, table, value="best_observed_regret", published=None):
 class _Former(ModuleType):
     "Everything else is read from, and written to, the new place."
     def __getattr__(self, name): return getattr(_new, name)
-    def __setattr__(self, name, value): setattr(_new, name, value)
+    def __setattr__(self, name, value):
+        self.__dict__[name] = value
+        setattr(_new, name, value)
 
 sys.modules[__name__].__class__ = _Former
