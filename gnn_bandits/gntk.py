@@ -226,13 +226,9 @@ def permutation_kernel(
         return total/(N*len(orders)**2)
 
 # %% ../nbs/03_gntk.ipynb #fd80da64
-_MOVED = {"GNTKFeatures": ("features", "GNTKFeatures"),
-          "harmonic_count": ("spectrum", "multiplicity"),
-          "legendre_stack": ("spectrum", "legendre")}
-
 def __getattr__(name):
-    "Names that now live in a later module."
-    if name not in _MOVED: raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    "`GNTKFeatures`, which lives in a later module."
+    if name != "GNTKFeatures":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
-    module, new = _MOVED[name]
-    return getattr(import_module(f"gnn_bandits.{module}"), new)
+    return import_module("gnn_bandits.features").GNTKFeatures

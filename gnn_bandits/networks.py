@@ -113,7 +113,12 @@ class LazyGNN(LazyNet):
         check_choice("average", average, ("nodes", "padded"))
         self.d, self.average = int(d), average
         super().__init__(d, m, L, rng=rng, symmetric=symmetric, dtype=dtype, device=device)
-    shape = staticmethod(lambda X: (X.d,))
+    @staticmethod
+    def shape(
+        X:GraphDomain, # Graphs that the network will see
+    )->tuple[int]:
+        "What the constructor has to know of them: the feature dimension."
+        return X.d,
     def rows(self,
         X:GraphDomain, # Graphs
     )->tuple[Tensor, Tensor, Tensor]: # (R, d) inputs, (n,) rows of each graph, (n,) divisors
@@ -146,7 +151,12 @@ class LazyNN(LazyNet):
         check_number("d", d, 1, whole=True), check_number("N", N, 1, whole=True)
         self.d, self.N, N, d = int(d), int(N), int(N), int(d)
         super().__init__(N*d, m, L, rng=rng, symmetric=symmetric, dtype=dtype, device=device)
-    shape = staticmethod(lambda X: (X.d, X.N))
+    @staticmethod
+    def shape(
+        X:GraphDomain, # Graphs that the network will see
+    )->tuple[int, int]:
+        "What the constructor has to know of them: the feature dimension and the number of nodes."
+        return X.d, X.N
     def rows(self,
         X:GraphDomain, # Graphs, padded to N nodes
     )->tuple[Tensor, Tensor, Tensor]: # (n, N*d) unit vectors, (n,) ones, (n,) ones

@@ -102,6 +102,3 @@ def ntk_of_angle(
         gap = 2*np.sin(theta/2)**2 - (sin - theta*cos)/np.pi
         theta = 2*np.arcsin(np.sqrt(np.clip(gap, 0, 2)/2))
     return k/(L + 1)
-
-# %% ../nbs/02_ntk.ipynb #c1a07441
-def check_layers(L): check_number("the number of hidden layers L", L, 1, whole=True) # an old name

@@ -9,7 +9,7 @@ __all__ = ['STOPPING', 'ADAM', 'flatness', 'StopRule', 'Descent', 'Trained', 'gr
 # %% ../nbs/10_training.ipynb #fdb472ec
 import copy, math
 from collections.abc import Sequence
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -129,9 +129,7 @@ class StopRule:
     loss:float=1e-4 # Small: at most this
     flat:float=1e-3 # Flat: `flatness` at most this
     stopping:str="text" # What flat means, a key of `STOPPING`
-    reading:InitVar[str|None]=None # Former name of `stopping`
-    def __post_init__(self, reading):
-        if reading is not None: object.__setattr__(self, "stopping", reading)
+    def __post_init__(self):
         check_choice("stopping", self.stopping, tuple(STOPPING))
         for name in ("loss", "flat"): check_number(name, getattr(self, name))
     def stops_at(self, losses):
@@ -449,6 +447,3 @@ class Schedule:
         "Whether to train after pull number `t`, counted from 1."
         check_number("t", t, 1, whole=True)
         return t <= self.always_until or (t - self.always_until) % self.every == 0
-
-# %% ../nbs/10_training.ipynb #c9586215
-READINGS, check_history = tuple(STOPPING), check_observations # Former names
