@@ -14,7 +14,7 @@ from fastcore.basics import patch
 from torch import Tensor
 
 from .core import NOISES, check_choice, check_gram, check_number, check_rng
-from .posterior import DiagonalPosterior, FeaturePosterior, Posterior
+from .posterior import DiagonalPosterior, FeaturePosterior, Posterior  # noqa: F401
 
 _all_ = ["DiagonalPosterior", "FeaturePosterior", "Posterior"] # they were at home here once
 
@@ -27,13 +27,14 @@ def beta(
     arms:int, # Number of arms, for the union bound
     *,
     norm_factor:float=math.sqrt(2), # 1 for the kernel itself; root 2 for a finite network
-    log_factor:float=2., # 2 as in the theorem; 4 as its proof has it, with half of delta for the network
+    log_factor:float=2., # 2 as in the theorem; 4 as its proof has it, which halves delta
     m:int=None, # Width of a network trained by gradient descent; none: no third term
     eta:float=None, # Its learning rate
     J:int=None, # Its number of steps
 )->float:
     "Multiplier of the posterior standard deviation in the confidence set of the theorem."
-    positive = dict(B=B, lam=lam, delta=delta, arms=arms, norm_factor=norm_factor, log_factor=log_factor)
+    positive = dict(B=B, lam=lam, delta=delta, arms=arms, norm_factor=norm_factor,
+                    log_factor=log_factor)
     for name, value in positive.items(): check_number(name, value, above=True)
     check_number("sigma", sigma)
     if not delta < 1: raise ValueError(f"expected delta between 0 and 1, got {delta=}")
@@ -53,7 +54,8 @@ def epsilon(
     C:float=1., # The theorem's unnamed constant
 )->float:
     "Distance of the trained network from its linearisation, as the theorem bounds it."
-    for name, value in dict(B=B, lam=lam, m=m, L=L, C=C).items(): check_number(name, value, above=True)
+    for name, value in dict(B=B, lam=lam, m=m, L=L, C=C).items():
+        check_number(name, value, above=True)
     return C*L**3*(B/(m*lam))**(2/3)*math.sqrt(m*math.log(m))
 
 # %% ../nbs/09_confidence.ipynb #2dc5297f
@@ -102,5 +104,5 @@ def worst_ratio(
     f:Tensor, # (n, trials) true rewards
     noise:Tensor, # (q, trials) mean noise of each arm in `self.arms`
 )->Tensor: # (trials,)
-    "For each trial the multiplier that would just have covered all arms: the largest |f - mean|/std."
+    "The multiplier that would just have covered all arms of a trial: its largest |f - mean|/std."
     return ((f - self.mean_for(f[self.arms] + noise)).abs()/self.std[:, None]).amax(0)

@@ -9,7 +9,7 @@ __all__ = ['NOISES', 'check_number', 'check_choice', 'plain', 'check_arms', 'che
            'write_table', 'read_table', 'use_style']
 
 # %% ../nbs/00_core.ipynb #14e1708a
-import contextlib, hashlib, importlib, io, json, math, os, resource, sys, tempfile, threading, zipfile
+import contextlib, hashlib, importlib, io, json, math, os, resource, sys, tempfile, zipfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
@@ -30,7 +30,7 @@ def check_number(
     whole:bool=False, # Only integers
     high:float=math.inf, # Largest value
 ):
-    "Refuse what is not a finite number (an integer, if `whole`) from `low`, or above it, to `high`."
+    "Refuse what is not a finite number (an integer, if `whole`) from `low`, or above, to `high`."
     kind = Integral if whole else Real
     number = isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value)
     if not number or value < low or value > high or (above and value == low):
@@ -46,7 +46,8 @@ def check_choice(
 ):
     "Refuse what is not one of `choices`."
     if value not in choices:
-        raise ValueError(f"expected {name} to be one of {', '.join(map(repr, choices))}, got {value!r}")
+        raise ValueError(f"expected {name} to be one of {', '.join(map(repr, choices))}, "
+                         f"got {value!r}")
 
 # %% ../nbs/00_core.ipynb #8134fce3
 def plain(
@@ -54,7 +55,8 @@ def plain(
 )->list: # Of Python values
     "One value or several as a list of Python values."
     if isinstance(values, Tensor): values = values.detach().cpu()
-    if not isinstance(values, (Tensor, np.ndarray)) and hasattr(values, "to_numpy"): values = values.to_numpy()
+    if not isinstance(values, (Tensor, np.ndarray)) and hasattr(values, "to_numpy"):
+        values = values.to_numpy()
     if isinstance(values, (Tensor, np.ndarray, np.generic)): values = values.tolist()
     values = list(values) if isinstance(values, (list, tuple, range, set)) else [values]
     boxed = lambda v: isinstance(v, (Tensor, np.ndarray, np.generic)) and v.ndim == 0
@@ -72,6 +74,7 @@ def check_arms(
             raise ValueError(f"expected arms to be integers from 0 to {n - 1}, got {a!r}")
     return arms
 
+# %% ../nbs/00_core.ipynb #d323a237
 def check_rewards(
     arms:list[int], # What `check_arms` returned
     rewards, # One reward, or as many as arms
@@ -79,7 +82,8 @@ def check_rewards(
     "Refuse rewards that are not one finite number for each arm."
     rewards = plain(rewards)
     if len(arms) != len(rewards):
-        raise ValueError(f"expected one reward for each arm, got {len(arms)} arms and {len(rewards)} rewards")
+        raise ValueError("expected one reward for each arm, "
+                         f"got {len(arms)} arms and {len(rewards)} rewards")
     for a, y in zip(arms, rewards):
         if isinstance(y, bool) or not isinstance(y, Real) or not math.isfinite(y):
             raise ValueError(f"expected finite rewards, got {y!r} for arm {a}")
@@ -96,7 +100,8 @@ def check_gram(
     if K.requires_grad: K = K.detach()
     if K.ndim != 2 or K.shape[0] != K.shape[1] or not len(K):
         raise ValueError(f"expected a square Gram matrix, got shape {tuple(K.shape)}")
-    if not torch.isfinite(K.sum()): raise ValueError("expected a finite Gram matrix, got NaN or infinity")
+    if not torch.isfinite(K.sum()):
+        raise ValueError("expected a finite Gram matrix, got NaN or infinity")
     n, diag, psd = len(K), K.diagonal(), "expected a positive semi-definite Gram matrix, got"
     scale, low = float(diag.max()), float(diag.min())
     if low < 0: raise ValueError(f"{psd} {low} on the diagonal")
@@ -106,9 +111,11 @@ def check_gram(
         tile = K[I, J]
         asym = max(asym, float((tile - K[J, I].T).abs_().max()))
         over = max(over, float(tile.abs().sub_(s[I, None]*s[J]).max()))
-    if over > tol*scale: raise ValueError(f"{psd} an entry {over:.2g} larger than its diagonal allows")
+    if over > tol*scale:
+        raise ValueError(f"{psd} an entry {over:.2g} larger than its diagonal allows")
     if asym > tol*scale:
-        raise ValueError(f"expected a symmetric Gram matrix, got an entry {asym:.2g} off its mirror image")
+        raise ValueError("expected a symmetric Gram matrix, "
+                         f"got an entry {asym:.2g} off its mirror image")
     if asym: K = (K + K.T)/2
     some = torch.linspace(0, n - 1, min(n, block), dtype=torch.float64).round().long()
     P = K if len(some) == n else K[some][:, some]
@@ -123,7 +130,7 @@ def check_rng(
 )->np.random.Generator: # The same object
     "Refuse anything but a numpy `Generator`, saying what to write instead."
     if not isinstance(rng, np.random.Generator):
-        raise ValueError(f"expected rng to be a numpy Generator such as np.random.default_rng(0), "
+        raise ValueError("expected rng to be a numpy Generator such as np.random.default_rng(0), "
                          f"got {type(rng).__name__}")
     return rng
 
@@ -133,7 +140,8 @@ def split_rng(
     k:int, # How many children
 )->list[np.random.Generator]: # Independent generators
     "Split `rng` into `k` generators that depend only on its state."
-    return [np.random.default_rng(s) for s in check_rng(rng).integers(2**64, size=(k, 4), dtype=np.uint64)]
+    return [np.random.default_rng(s)
+            for s in check_rng(rng).integers(2**64, size=(k, 4), dtype=np.uint64)]
 
 # %% ../nbs/00_core.ipynb #1ea40dfb
 def torch_generator(
@@ -144,10 +152,12 @@ def torch_generator(
     return torch.Generator(device).manual_seed(int(check_rng(rng).integers(2**63)))
 
 # %% ../nbs/00_core.ipynb #1bf5408c
+# Mean 0, variance and proxy 1
 NOISES = {"normal": lambda rng, size=None: rng.standard_normal(size),
           "uniform": lambda rng, size=None: rng.uniform(-math.sqrt(3), math.sqrt(3), size),
-          "rademacher": lambda rng, size=None: 2.*rng.integers(2, size=size) - 1} # Mean 0, variance and proxy 1
+          "rademacher": lambda rng, size=None: 2.*rng.integers(2, size=size) - 1}
 
+# %% ../nbs/00_core.ipynb #34b90dfa
 def counter_rng(
     key:tuple[int, int], # Of the run
     i:int, # Number of the event
@@ -189,6 +199,7 @@ def available_bytes()->int: # What this process may still take
         free.append(max(0, int(text) - int(used.read_text())))
     return min(free)
 
+# %% ../nbs/00_core.ipynb #09e26116
 def check_memory(
     what:str, # What is about to be made
     need:float, # Bytes it takes at its peak
@@ -198,13 +209,16 @@ def check_memory(
     if need < 2**26: return                           # too little to ask
     if need > 0.8*(free := available_bytes()):
         size = lambda b: f"{b/1e12:.1f} TB" if b >= 1e12 else f"{b/1e9:.1f} GB"
-        raise ValueError(f"{what} would take about {size(need)} of memory and {size(free)} are free; {instead}")
+        raise ValueError(f"{what} would take about {size(need)} of memory and "
+                         f"{size(free)} are free; {instead}")
 
+# %% ../nbs/00_core.ipynb #13dd9077
 def peak_mb()->float:
     "Largest resident memory this process has had, in MB."
     status = Path("/proc/self/status")
     if status.exists(): return int(status.read_text().split("VmHWM:")[1].split()[0])/2**10
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss/(2**20 if sys.platform == "darwin" else 2**10)
+    unit = 2**20 if sys.platform == "darwin" else 2**10
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss/unit
 
 # %% ../nbs/00_core.ipynb #bf6b152f
 def hide_bar(
@@ -254,6 +268,7 @@ def array_hash(
         h.update(a.reshape(-1).view(np.uint8))
     return h.hexdigest()
 
+# %% ../nbs/00_core.ipynb #11efa037
 def pack_arrays(
     meta:dict, # Facts, fit for JSON
     **arrays, # Arrays or tensors
@@ -275,11 +290,15 @@ def unpack_arrays(
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as z:
             if (size := sum(f.file_size for f in z.infolist())) > 2*len(data) + 2**20:
-                raise ValueError(f"it would unpack to {size} bytes, more than a file of {len(data)} bytes should hold")
-        with np.load(io.BytesIO(data), allow_pickle=False) as z: content = {k: z[k] for k in z.files}
-        if "checksum" not in content or "meta" not in content: raise ValueError("it is an archive of another kind")
+                raise ValueError(f"it would unpack to {size} bytes, more than a file of "
+                                 f"{len(data)} bytes should hold")
+        with np.load(io.BytesIO(data), allow_pickle=False) as z:
+            content = {k: z[k] for k in z.files}
+        if "checksum" not in content or "meta" not in content:
+            raise ValueError("it is an archive of another kind")
         checksum = content.pop("checksum").tobytes().decode()
-        if array_hash(*content.values()) != checksum: raise ValueError("its checksum does not fit its content")
+        if array_hash(*content.values()) != checksum:
+            raise ValueError("its checksum does not fit its content")
         return json.loads(content.pop("meta").tobytes()), content
     except Exception as e: # a broken archive can raise anything
         raise ValueError(f"{e or type(e).__name__}") from e
@@ -297,9 +316,11 @@ def write_table(
     if digits: table = table.map(short)
     return write_atomically(path, table.to_csv(index=False, lineterminator="\n"))
 
+# %% ../nbs/00_core.ipynb #1410e2d2
 def read_table(
     path:str|Path, # A CSV file
-    how:str="gnn_bandits reproduce makes it; the committed tables are in nbs/results of the source", # To get it
+    # How to get it
+    how:str="gnn_bandits reproduce makes it; the committed tables are in nbs/results of the source",
 ):
     "A table as it was written, as a pandas table."
     import pandas as pd

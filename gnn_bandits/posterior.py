@@ -15,7 +15,7 @@ import torch
 from fastcore.basics import patch
 from torch import Tensor
 
-from .core import (check_arms, check_choice, check_gram, check_memory, check_number, check_rewards,
+from .core import (check_arms, check_choice, check_gram, check_number, check_rewards,
                               check_rng, one_thread)
 
 # %% ../nbs/08_posterior.ipynb #cf0d2c17
@@ -23,7 +23,7 @@ def check_observations(
     arms, # One arm or several
     rewards, # One reward, or as many as arms
     n:int, # Number of arms there are
-)->dict[int, tuple[int, float, float]]: # arm -> pulls, mean reward, squares around it; by first appearance
+)->dict[int, tuple[int, float, float]]: # arm -> pulls, mean, squares around it; by first pull
     "Refuse arms out of range and rewards that are not finite; merge repeats."
     arms = check_arms(arms, n)
     merged = {}
@@ -31,8 +31,9 @@ def check_observations(
         merged[a] = merge(merged.get(a, (0, 0., 0.)), (1, y, 0.))
     return merged
 
+# %% ../nbs/08_posterior.ipynb #b40a388e
 def merge(
-    old:tuple[int, float, float], # Pulls of an arm, their mean, the sum of their squared distances to it
+    old:tuple[int, float, float], # Pulls of an arm, their mean, sum of squares around it
     new:tuple[int, float, float], # The same for more pulls
 )->tuple[int, float, float]: # For all of them
     "Two summaries of pulls of one arm as one."
@@ -43,7 +44,8 @@ def merge(
 class Belief:
     "What every posterior offers: mean, std, observe, draw, fantasy, evidence."
     shift, unit = 0., 1. # Rewards are `shift + unit*z`, where z is what the kernel models
-    raw_lam = property(lambda self: self.lam, doc="Noise variance in units of the kernel as it was given")
+    raw_lam = property(lambda self: self.lam,
+                       doc="Noise variance in units of the kernel as it was given")
     def draw(self,
         rng:np.random.Generator, # Source of randomness
     )->Tensor: # (n,)
@@ -71,19 +73,21 @@ class Posterior(Belief):
     def reset(self):
         "Forget all observations."
         n, new = len(self.K), self.K.new_zeros
-        self.arms = torch.zeros(0, dtype=torch.long)  # distinct arms, in the order of their first pull
+        self.arms = torch.zeros(0, dtype=torch.long)  # distinct arms, by their first pull
         self.counts, self.rewards = new(0), new(0)    # their pulls and mean rewards
-        self.within = 0.                              # squared distances of rewards to their arm's mean
+        self.within = 0.    # squared distances of rewards to their arm's mean
         self._mean, self._var = new(n), self.K.diagonal().clone()
         self._H, self._row = new(0, n), {}            # columns of the covariance; arm -> place
         self._U, self._W, self._waiting = new(PENDING, n), new(PENDING, 0), 0
         return self
     t = property(lambda self: int(self.counts.sum()), doc="Number of observations")
     mean = property(lambda self: self._mean.clone(), doc="(n,) posterior means")
-    std = property(lambda self: self._var.clamp(min=0).sqrt(), doc="(n,) posterior standard deviations")
+    std = property(lambda self: self._var.clamp(min=0).sqrt(),
+                   doc="(n,) posterior standard deviations")
     def __len__(self): return len(self.K)
     def __repr__(self):
-        return f"Posterior(arms={len(self)}, lam={self.lam:.4g}, t={self.t}, distinct={len(self.arms)})"
+        q = len(self.arms)
+        return f"Posterior(arms={len(self)}, lam={self.lam:.4g}, t={self.t}, distinct={q})"
 
 # %% ../nbs/08_posterior.ipynb #958bbad3
 @patch
@@ -111,6 +115,7 @@ def _reserve(self:Posterior):
     H[:q], W[:, :q] = self._H[:q], self._W[:, :q]
     self._H, self._W = H, W
 
+# %% ../nbs/08_posterior.ipynb #1e67cd58
 @patch
 def _flush(self:Posterior):
     "Carry out the waiting updates."
@@ -185,7 +190,8 @@ def mean_for(
     "The posterior mean had the pulls paid these rewards."
     rewards = torch.as_tensor(rewards, dtype=torch.float64)
     if rewards.ndim not in (1, 2) or len(rewards) != len(self.arms):
-        raise ValueError(f"expected one row for each of {len(self.arms)} distinct arms, got {rewards.shape}")
+        raise ValueError(f"expected one row for each of {len(self.arms)} distinct arms, "
+                         f"got {rewards.shape}")
     weights = (self.counts/self.lam).view(-1, *[1]*(rewards.ndim - 1))
     x, q, w = weights*rewards, len(self.arms), self._waiting
     return self._H[:q].T @ x - self._U[:w].T @ (self._W[:w, :q] @ x)
@@ -242,10 +248,12 @@ def log_evidence(
     scatter = -(t - q)/2*math.log(2*math.pi*lam) - float(counts.log().sum())/2 - within/(2*lam)
     return joint + scatter
 
+# %% ../nbs/08_posterior.ipynb #c7d23626
 @patch
 def evidence(self:Posterior)->float: # Nats
     "Log density of the rewards observed so far, the function integrated out."
-    return log_evidence(self.K[self.arms][:, self.arms], self.counts, self.rewards, self.within, self.lam)
+    return log_evidence(self.K[self.arms][:, self.arms], self.counts, self.rewards, self.within,
+                        self.lam)
 
 # %% ../nbs/08_posterior.ipynb #429fc000
 class FeaturePosterior(Belief):
@@ -257,12 +265,15 @@ class FeaturePosterior(Belief):
     ):
         check_number("lam", lam, above=True)
         Phi = torch.as_tensor(Phi)
-        if Phi.ndim != 2 or not Phi.numel() or not Phi.is_floating_point() or not torch.isfinite(Phi).all():
-            raise ValueError(f"expected (n, F) finite float features, got {Phi.shape} of {Phi.dtype}")
+        if (Phi.ndim != 2 or not Phi.numel() or not Phi.is_floating_point()
+            or not torch.isfinite(Phi).all()):
+            raise ValueError("expected (n, F) finite float features, "
+                             f"got {Phi.shape} of {Phi.dtype}")
         n, F = Phi.shape
         r = torch.zeros(n) if residual is None else torch.as_tensor(residual)
         if r.shape != (n,) or not (r >= 0).all() or not torch.isfinite(r).all():
-            raise ValueError(f"expected a residual of shape ({n},), finite and not negative, got {r}")
+            raise ValueError(f"expected a residual of shape ({n},), finite and not negative, "
+                             f"got {r}")
         self.Phi, self.lam, self.residual = Phi, float(lam), r.double()
         self._prior = torch.cat([p.double().square().sum(1) for p in Phi.split(2**14)])
         self.reset()
@@ -272,12 +283,15 @@ class FeaturePosterior(Belief):
         self.Sigma, self._pulls = torch.eye(F, dtype=torch.float64), {}
         self._mean, self._var = torch.zeros(n, dtype=torch.float64), self._prior.clone()
         return self
-    t = property(lambda self: sum(k for k, *_ in self._pulls.values()), doc="Number of observations")
-    arms = property(lambda self: torch.tensor(list(self._pulls), dtype=torch.long), doc="Distinct arms pulled")
+    t = property(lambda self: sum(k for k, *_ in self._pulls.values()),
+                 doc="Number of observations")
+    arms = property(lambda self: torch.tensor(list(self._pulls), dtype=torch.long),
+                    doc="Distinct arms pulled")
     def __len__(self): return len(self.Phi)
     def __repr__(self):
         (n, F), q = self.Phi.shape, len(self._pulls)
-        return f"FeaturePosterior(arms={n}, features={F}, lam={self.lam:.4g}, t={self.t}, distinct={q})"
+        return (f"FeaturePosterior(arms={n}, features={F}, lam={self.lam:.4g}, t={self.t}, "
+                f"distinct={q})")
 
 # %% ../nbs/08_posterior.ipynb #a1e1934b
 @patch
@@ -290,18 +304,19 @@ def observe(
     merged = check_observations(arms, rewards, len(self))
     if not merged: return self
     a, Phi, now = torch.tensor(list(merged)), self.Phi, {}
-    gain, target = a.new_zeros(len(a), dtype=torch.float64), a.new_zeros(len(a), dtype=torch.float64)
+    gain, target = (a.new_zeros(len(a), dtype=torch.float64) for _ in range(2))
     for i, (arm, summary) in enumerate(merged.items()):
         old = self._pulls.get(arm, (0, 0., 0.))
         now[arm] = merge(old, summary)
         r, (n, before, _), k = float(self.residual[arm]), old, summary[0]
         tau = 1/(r + self.lam/(n + k))
-        gain[i] = tau if n == 0 else self.lam*k/(n*(n + k))*tau/(r + self.lam/n)   # growth of the precision
+        # growth of the precision
+        gain[i] = tau if n == 0 else self.lam*k/(n*(n + k))*tau/(r + self.lam/n)
         target[i] = before + tau*(now[arm][1] - before)/gain[i]
     with one_thread():
         S = self.Sigma @ Phi[a].double().T
         R = torch.linalg.cholesky(Phi[a].double() @ S + (1/gain).diag())
-        W = torch.linalg.solve_triangular(R, S.T, upper=False)                     # rank-q factor of the change
+        W = torch.linalg.solve_triangular(R, S.T, upper=False)    # rank-q factor of the change
         z = torch.linalg.solve_triangular(R, (target - self._mean[a])[:, None], upper=False)[:, 0]
         for rows in torch.arange(len(self)).split(max(1, 2**24//len(a))):
             C = (Phi[rows[0]:rows[-1] + 1] @ W.T.to(Phi.dtype)).double()
@@ -325,8 +340,10 @@ def _moments(self:FeaturePosterior):
     if self._pulls: mean[a], var[a] = mean_a, var_a
     return mean, var
 
+# %% ../nbs/08_posterior.ipynb #618b3bca
 FeaturePosterior.mean = property(lambda self: self._moments()[0], doc="(n,) posterior means")
-FeaturePosterior.std = property(lambda self: self._moments()[1].sqrt(), doc="(n,) posterior deviations")
+FeaturePosterior.std = property(lambda self: self._moments()[1].sqrt(),
+                                doc="(n,) posterior deviations")
 
 # %% ../nbs/08_posterior.ipynb #b856b51b
 @patch
@@ -337,7 +354,8 @@ def mean_for(
     "The posterior mean had the pulls paid these rewards."
     a, y = self.arms, torch.as_tensor(rewards, dtype=torch.float64)
     if y.shape != a.shape:
-        raise ValueError(f"expected one reward for each of {len(a)} distinct arms, got {tuple(y.shape)}")
+        raise ValueError(f"expected one reward for each of {len(a)} distinct arms, "
+                         f"got {tuple(y.shape)}")
     n = torch.tensor([k for k, *_ in self._pulls.values()], dtype=torch.float64)
     r = self.residual[a]
     w = self.Sigma @ (self.Phi[a].double().T @ (y/(r + self.lam/n)))
@@ -346,6 +364,7 @@ def mean_for(
     mean[a] = (1 - rho)*mean[a] + rho*y
     return mean
 
+# %% ../nbs/08_posterior.ipynb #b1097456
 @patch
 def deviation(
     self:FeaturePosterior,
@@ -370,6 +389,7 @@ def block(
     P = self.Phi[arms].double()
     return P @ P.T + self.residual[arms].diag()
 
+# %% ../nbs/08_posterior.ipynb #6bcd794c
 @patch
 def evidence(self:FeaturePosterior)->float: # Nats
     "Log density of the rewards observed so far, the function integrated out."
@@ -377,6 +397,7 @@ def evidence(self:FeaturePosterior)->float: # Nats
     n, y, squares = torch.tensor(list(self._pulls.values()), dtype=torch.float64).T
     return log_evidence(self.block(self.arms), n, y, float(squares.sum()), self.lam)
 
+# %% ../nbs/08_posterior.ipynb #cc4e67dd
 @patch
 def copy(self:FeaturePosterior)->FeaturePosterior:
     "An independent posterior in the same state; the features are shared."
@@ -402,7 +423,8 @@ class DiagonalPosterior:
         check_number("lam", lam, above=True), check_choice("ridge", ridge, tuple(RIDGES))
         squares = torch.as_tensor(squares)
         if squares.ndim != 2 or not squares.numel() or not squares.is_floating_point():
-            raise ValueError(f"expected (n, p) float squares, got {squares.shape} of {squares.dtype}")
+            raise ValueError("expected (n, p) float squares, "
+                             f"got {squares.shape} of {squares.dtype}")
         low, high = map(float, torch.aminmax(squares))
         if not 0 <= low <= high < math.inf:
             raise ValueError(f"expected finite squares >= 0, got {low}..{high}")
@@ -410,7 +432,8 @@ class DiagonalPosterior:
         ones = torch.ones(squares.shape[1], dtype=torch.float64)
         self.copies = ones if copies is None else torch.as_tensor(copies).double()
         if self.copies.shape != ones.shape:
-            raise ValueError(f"expected copies of shape {tuple(ones.shape)}, got {tuple(self.copies.shape)}")
+            raise ValueError(f"expected copies of shape {tuple(ones.shape)}, "
+                             f"got {tuple(self.copies.shape)}")
         self.reset()
     def reset(self):
         "Forget all observations."
@@ -419,7 +442,8 @@ class DiagonalPosterior:
     def __len__(self): return len(self.squares)
     def __repr__(self):
         n, p = self.squares.shape
-        return f"{type(self).__name__}(arms={n}, {p=}, lam={self.lam}, ridge={self.ridge!r}, t={self.t})"
+        return (f"{type(self).__name__}(arms={n}, {p=}, lam={self.lam}, ridge={self.ridge!r}, "
+                f"t={self.t})")
     def observe(self,
         arms, # An arm, or a list of arms that may repeat
         rewards, # Checked like those of `Posterior`; the uncertainty does not depend on them
@@ -444,9 +468,11 @@ class DiagonalPosterior:
         return new.observe(arms, [0.]*len(arms))
 
 # %% ../nbs/08_posterior.ipynb #16bb748f
-NOISE_PRIOR, SCALE_PRIOR = (math.log(0.03), 1.5), (0., 1.5) # Mean and sd of the logarithm, standardised rewards
+# Mean and sd of the logarithm, standardised rewards
+NOISE_PRIOR, SCALE_PRIOR = (math.log(0.03), 1.5), (0., 1.5)
 NOISE_FLOOR = 1e-4 # The noise variance of standardised rewards is never below it
 
+# %% ../nbs/08_posterior.ipynb #68aeb2c8
 def best_scale(
     lam:Tensor, # (k,) noise variances in units of the kernel
     misfit:Tensor, # (k,) what the scale divides in the exponent, for each of them
@@ -461,6 +487,7 @@ def best_scale(
         log_a = log_a + (slope/(pull + 1/wide**2 + 1/sd**2)).clamp(-1, 1)
     return torch.maximum(log_a, math.log(NOISE_FLOOR) - lam.log())
 
+# %% ../nbs/08_posterior.ipynb #3c94fca3
 def fit_noise(
     block:Tensor, # (q, q) prior covariance of the distinct arms
     counts:Tensor, # (q,) their pulls
@@ -473,12 +500,13 @@ def fit_noise(
     e, power = e.clamp(min=0)[:, None], (Q.T @ (root*means)).square()[:, None]
     (low, sd), (level, wide) = NOISE_PRIOR, SCALE_PRIOR
     left, right = math.log(1e-6), math.log(1e3)
-    for _ in range(4):                                                    # each round is 20 times finer
+    for _ in range(4):    # each round is 20 times finer
         log_lam = torch.linspace(left, right, 41, dtype=torch.float64)
         lam = log_lam.exp()
         misfit = (power/(e + lam)).sum(0) + within/lam
         log_a = best_scale(lam, misfit, t)
-        value = -(e + lam).log().sum(0) - (t - len(counts))*log_lam - t*log_a - misfit*(-log_a).exp()
+        value = (-(e + lam).log().sum(0) - (t - len(counts))*log_lam - t*log_a
+                 - misfit*(-log_a).exp())
         value -= ((log_a - level)/wide)**2 + ((log_a + log_lam - low)/sd)**2
         best, step = int(value.argmax()), float(log_lam[1] - log_lam[0])
         left, right = float(log_lam[best]) - step, float(log_lam[best]) + step
@@ -495,8 +523,9 @@ def fit_times(
     while (following := last + max(1, last//10)) <= t: last = following
     return last
 
+# %% ../nbs/08_posterior.ipynb #aacbe6c5
 class FittedPosterior(Belief):
-    "A posterior in the units of the rewards that standardises them and finds its own scale and noise."
+    "A posterior in the units of the rewards: it standardises them, finds its scale and its noise."
     def __init__(self,
         prior, # What is known before the first pull: `len`, `block(arms)`, `start(lam)`
     ):
@@ -511,8 +540,10 @@ class FittedPosterior(Belief):
     t = property(lambda self: len(self._arms), doc="Number of observations")
     arms = property(lambda self: self.inner.arms, doc="Distinct arms pulled")
     lam = property(lambda self: self.inner.lam, doc="Noise variance in units of the kernel")
-    raw_lam = property(lambda self: self.inner.lam*getattr(self.prior, "scale", 1.), doc="Before standardising")
-    noise_std = property(lambda self: self.unit*math.sqrt(self.lam), doc="Of the rewards, as fitted")
+    raw_lam = property(lambda self: self.inner.lam*getattr(self.prior, "scale", 1.),
+                       doc="Before standardising")
+    noise_std = property(lambda self: self.unit*math.sqrt(self.lam),
+                         doc="Of the rewards, as fitted")
     mean = property(lambda self: self.shift + self.unit*self.inner.mean, doc="(n,) posterior means")
     std = property(lambda self: self.unit*self.inner.std, doc="(n,) posterior standard deviations")
     def __len__(self): return len(self.prior)
@@ -528,13 +559,15 @@ def _fit(self:FittedPosterior, t):
     merged = check_observations(arms, y, len(self))
     n, means, squares = torch.tensor(list(merged.values()), dtype=torch.float64).T
     shift, sd = float(means.mean()), float(means.std()) if len(means) > 1 else 0.
-    if sd <= 1e-12*max(abs(shift), 1e-300): sd = abs(shift) or 1.         # all alike: a unit to start with
+    if sd <= 1e-12*max(abs(shift), 1e-300):
+        sd = abs(shift) or 1.    # all alike: a unit to start with
     block = self.prior.block(torch.tensor(list(merged)))
     lam, a = fit_noise(block, n, (means - shift)/sd, float(squares.sum())/sd**2)
     self.shift, self.unit = shift, sd*math.sqrt(a)
     self.inner = self.prior.start(lam).observe(arms, (y - self.shift)/self.unit)
     self._fitted = t
 
+# %% ../nbs/08_posterior.ipynb #40b982b3
 @patch
 def observe(
     self:FittedPosterior,
@@ -562,6 +595,7 @@ def deviation(
     "A draw from the posterior, less its mean."
     return self.unit*self.inner.deviation(rng)
 
+# %% ../nbs/08_posterior.ipynb #d0bd6190
 @patch
 def copy(self:FittedPosterior)->FittedPosterior:
     "An independent posterior in the same state; the prior is shared."
@@ -569,6 +603,7 @@ def copy(self:FittedPosterior)->FittedPosterior:
     new._arms, new._rewards, new.inner = list(self._arms), list(self._rewards), self.inner.copy()
     return new
 
+# %% ../nbs/08_posterior.ipynb #d8c3c288
 @patch
 def fantasy(
     self:FittedPosterior,
@@ -579,6 +614,7 @@ def fantasy(
     new.inner = self.inner.fantasy(arms)
     return new
 
+# %% ../nbs/08_posterior.ipynb #19805618
 @patch
 def evidence(self:FittedPosterior)->float: # Nats
     "Log density of the rewards observed so far, given the level, the scale and the noise."

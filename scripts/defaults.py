@@ -1,9 +1,9 @@
-"""The default options against the paper's practice, on fresh random domains and fresh pools of molecules.
+"""The default options against the paper's practice, on fresh random domains and pools of molecules.
 
     python scripts/defaults.py nbs/results/defaults.csv --jobs 2
 
-One row for each run; runs that are in the table are not repeated. The molecules need the extra `molecules`
-(rdkit and qm9pack); --pools 0 leaves them out. Read by nbs/12_bandits.ipynb.
+One row for each run; runs that are in the table are not repeated. The molecules need the extra
+`molecules` (rdkit and qm9pack); --pools 0 leaves them out. Read by nbs/12_bandits.ipynb.
 """
 import argparse, ast, importlib.metadata
 from pathlib import Path
@@ -19,8 +19,8 @@ from gnn_bandits.core import hide_bar, write_table
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.rewards import Environment, sample_reward
 
-RECIPES = [("default", "GNN-UCB"), ("default", "GNN-PE"), ("default", "GNN-TS"), ("default", "GNN-EI"),
-           ("paper", "GNN-UCB"), ("paper", "GNN-PE"), ("default", "Random")]
+RECIPES = [("default", "GNN-UCB"), ("default", "GNN-PE"), ("default", "GNN-TS"),
+           ("default", "GNN-EI"), ("paper", "GNN-UCB"), ("paper", "GNN-PE"), ("default", "Random")]
 KEY = ["population", "target", "noise", "seed", "preset", "algorithm"]
 SETTINGS = [(N, p) for N in (5, 20, 100) for p in (0.05, 0.2, 0.95)]
 TARGETS = ("gap", "dipole", "U0")
@@ -29,7 +29,7 @@ COLUMNS = {"SMILES": "smiles", "Stoichiometry": "atoms", "Dipole_debye": "dipole
 
 
 def play(prior, f, noise_std, T, seed, preset, name):
-    "One run; regrets in units of the mean gap, what was found in standard deviations of the rewards."
+    "One run; regrets in units of the mean gap, what was found in deviations of the rewards."
     env = Environment(prior.domain, f, noise_std, rng=np.random.default_rng([seed, 2]))
     alg = make_algorithm(name, prior=prior, rng=np.random.default_rng([seed, 3]), preset=preset)
     h, gaps, spread = run_bandit(alg, env, T), env.gaps.numpy(), float(env.f.std(correction=0))
@@ -59,7 +59,8 @@ def qm9():
     "SMILES and targets; U0 is minus what a linear fit on the composition leaves of the energy."
     try: files = {p.name: p.locate() for p in importlib.metadata.files("qm9pack") or []}
     except importlib.metadata.PackageNotFoundError as e:
-        raise SystemExit("this needs qm9pack and rdkit: pip install 'gnn_bandits[molecules]'") from e
+        raise SystemExit("this needs qm9pack and rdkit: "
+                         "pip install 'gnn_bandits[molecules]'") from e
     parts = [pd.read_csv(files[f"qm9_part{i}.csv"], usecols=list(COLUMNS)) for i in (1, 2, 3)]
     table = pd.concat(parts, ignore_index=True).rename(columns=COLUMNS)
     composition = np.array([[*ast.literal_eval(s), 1] for s in table["atoms"]], float)
@@ -80,14 +81,15 @@ def molecule(smiles):
 
 
 def pool(rows, seed, done, n=1000):
-    "All runs on one pool of molecules that are not done; every atom feature is divided by its spread."
+    "All runs on one pool of molecules not done yet; atom features are divided by their spread."
     torch.set_num_threads(1)
     keys = [("qm9", target, "0.1 sd", seed, *r) for target in TARGETS for r in RECIPES]
     if not (todo := [k for k in keys if k not in done]): return []
     readable = [(i, g) for i, s in enumerate(rows["smiles"]) if (g := molecule(s)) is not None][:n]
     spread = np.concatenate([x for _, (_, x) in readable]).std(0)
     spread[spread < 1e-12] = 1
-    domain = GraphDomain.from_arrays([a for _, (a, _) in readable], [x/spread for _, (_, x) in readable])
+    domain = GraphDomain.from_arrays([a for _, (a, _) in readable],
+                                     [x/spread for _, (_, x) in readable])
     table, prior, out = rows.iloc[[i for i, _ in readable]], Prior.gntk(domain), []
     for k in todo:
         f = torch.from_numpy(table[k[1]].to_numpy(float).copy())
@@ -96,11 +98,13 @@ def pool(rows, seed, done, n=1000):
 
 
 def main():
-    cli = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    cli = argparse.ArgumentParser(description=__doc__,
+                                  formatter_class=argparse.RawDescriptionHelpFormatter)
     cli.add_argument("path", type=Path, help="table to write, or to go on with")
     cli.add_argument("--domains", type=int, default=20, help="random domains of each population")
     cli.add_argument("--pools", type=int, default=5, help="pools of 1,000 molecules; 0: none")
-    cli.add_argument("--first", type=int, default=5000, help="first seed; the defaults were chosen on others")
+    cli.add_argument("--first", type=int, default=5000,
+                     help="first seed; the defaults were chosen on others")
     cli.add_argument("--jobs", type=int, default=2, help="processes")
     o = cli.parse_args()
     table = pd.read_csv(o.path) if o.path.exists() else pd.DataFrame(columns=KEY)
@@ -110,12 +114,13 @@ def main():
              for s in seeds[:o.domains]]
     if o.pools:
         rows = qm9()
-        draw = lambda s: rows.iloc[np.random.default_rng([99, s]).choice(len(rows), 1050, replace=False)]
-        tasks += [delayed(pool)(draw(s), s, done) for s in seeds[:o.pools]]
+        some = lambda s: np.random.default_rng([99, s]).choice(len(rows), 1050, replace=False)
+        tasks += [delayed(pool)(rows.iloc[some(s)], s, done) for s in seeds[:o.pools]]
     results = Parallel(o.jobs, return_as="generator_unordered", batch_size=1)(tasks)
     for new in tqdm(results, "domains", len(tasks), disable=hide_bar(True)):
         if not new: continue
-        table = pd.concat([table, pd.DataFrame(new)], ignore_index=True) if len(table) else pd.DataFrame(new)
+        new = pd.DataFrame(new)
+        table = pd.concat([table, new], ignore_index=True) if len(table) else new
         write_table(o.path, table.sort_values(KEY), 6)
 
 

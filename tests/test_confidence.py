@@ -1,4 +1,4 @@
-"What would bore a reader of nbs/09_confidence.ipynb: the multiplier by hand, reproducible draws, singular kernels."
+"What would bore a reader of nbs/09_confidence.ipynb: multiplier by hand, draws, singular kernels."
 import math
 
 import numpy as np
@@ -15,22 +15,29 @@ def gram(n, seed=0, d=3, scale=2.):
 
 def test_the_posteriors_are_still_found_here():
     from gnn_bandits import posterior
-    for name in ("Posterior", "FeaturePosterior", "DiagonalPosterior"): assert getattr(c, name) is getattr(posterior, name)
+    for name in ("Posterior", "FeaturePosterior", "DiagonalPosterior"):
+        assert getattr(c, name) is getattr(posterior, name)
 
 def test_beta_by_hand():
-    assert math.isclose(c.beta(2, 0.5, 0.25, 0.1, 100, norm_factor=1), 2 + math.sqrt(2*math.log(2000)))
+    assert math.isclose(c.beta(2, 0.5, 0.25, 0.1, 100, norm_factor=1),
+                        2 + math.sqrt(2*math.log(2000)))
     assert math.isclose(c.beta(2, 0, 0.25, 0.1, 100), 2*math.sqrt(2))
     full = c.beta(2, 0.5, 0.25, 0.1, 100, m=64, eta=0.01, J=3)
-    assert math.isclose(full - c.beta(2, 0.5, 0.25, 0.1, 100), math.sqrt(4/0.16)*(math.sqrt(2) + 0.84**1.5))
+    assert math.isclose(full - c.beta(2, 0.5, 0.25, 0.1, 100),
+                        math.sqrt(4/0.16)*(math.sqrt(2) + 0.84**1.5))
     assert c.beta(2, 0.5, 0.25, 0.1, 100, log_factor=4) > c.beta(2, 0.5, 0.25, 0.1, 100)
-    assert math.isclose(c.epsilon(2, 0.5, 16, 3, C=0.1), 0.1*27*0.25**(2/3)*math.sqrt(16*math.log(16)))
+    assert math.isclose(c.epsilon(2, 0.5, 16, 3, C=0.1),
+                        0.1*27*0.25**(2/3)*math.sqrt(16*math.log(16)))
     assert math.isclose(c.sharp_beta(3, 0.5, 0.25, 0.1, 100), math.sqrt(9 + 2*math.log(2000)))
-    with pytest.raises(ValueError, match="expected m to be"): c.beta(2, 0.5, 0.25, 0.1, 100, eta=0.01)
+    with pytest.raises(ValueError, match="expected m to be"):
+        c.beta(2, 0.5, 0.25, 0.1, 100, eta=0.01)
 
 def test_draws_are_reproducible():
     K = gram(20)
-    for draw in (lambda r: c.rkhs_sphere(K, 2., 5, r), *(lambda r, k=k: c.subgaussian(k, 0.5, (4, 3), r) for k in NOISES)):
-        assert torch.equal(draw(np.random.default_rng(1)), draw(np.random.default_rng(1))) and not torch.equal(draw(np.random.default_rng(1)), draw(np.random.default_rng(2)))
+    for draw in (lambda r: c.rkhs_sphere(K, 2., 5, r),
+                 *(lambda r, k=k: c.subgaussian(k, 0.5, (4, 3), r) for k in NOISES)):
+        assert torch.equal(draw(np.random.default_rng(1)), draw(np.random.default_rng(1)))
+        assert not torch.equal(draw(np.random.default_rng(1)), draw(np.random.default_rng(2)))
         with pytest.raises(ValueError, match="default_rng"): draw(None)
 
 def test_sphere_of_a_singular_kernel():

@@ -15,7 +15,8 @@ from ..bandits import PRESETS, Options, options_for
 # %% ../../nbs/17_algorithms.ipynb #8bc418d0
 PRACTICE = Options(lam=1e-3, beta=1., random_pulls=40, random_repeats=True, final_from=80,
                    fit="stopped") # Appendix D.2
-TUNED = {"GNN-PE": (0.1, 1.), "GNN-UCB": (0.01, 1.), "NN-PE": (1e-3, 1.), "NN-UCB": (1e-3, 1.)} # λ and β, our search
+# λ and β, our search
+TUNED = {"GNN-PE": (0.1, 1.), "GNN-UCB": (0.01, 1.), "NN-PE": (1e-3, 1.), "NN-UCB": (1e-3, 1.)}
 
 def paper_preset(
     name:str, # Of the algorithm
@@ -23,7 +24,8 @@ def paper_preset(
 )->Options:
     "The paper's practice, with λ and β from our own search."
     lam, beta = TUNED.get(name, (PRACTICE.lam, PRACTICE.beta))
-    return replace(PRACTICE, lam=lam, beta=beta, fit="limit" if model == "trained" else PRACTICE.fit)
+    return replace(PRACTICE, lam=lam, beta=beta,
+                   fit="limit" if model == "trained" else PRACTICE.fit)
 
 # %% ../../nbs/17_algorithms.ipynb #51c9fb35
 THEOREM = Options(lam=1e-3, beta=None, random_pulls=0, random_repeats=True, final_from=0,
@@ -43,7 +45,8 @@ def released_preset(
     lam, beta = RELEASED[name]
     return replace(o, lam=lam/(o.L + 1), beta=math.sqrt(beta*(o.L + 1)/lam))
 
-PRESETS |= {"paper": paper_preset, "theory": lambda name, model: THEOREM, "released": released_preset}
+PRESETS |= {"paper": paper_preset, "theory": lambda name, model: THEOREM,
+            "released": released_preset}
 
 # %% ../../nbs/17_algorithms.ipynb #fb6c093c
 def paper_options(
@@ -58,5 +61,7 @@ def paper_options(
 # %% ../../nbs/17_algorithms.ipynb #f20e48b0
 PAPER_ALGORITHMS = ("GNN-PE", "GNN-UCB", "NN-PE", "NN-UCB")
 COLORS = {"GNN-PE": "#0072B2", "GNN-UCB": "#D55E00", "NN-PE": "#009E73", "NN-UCB": "#CC79A7",
-          "GNN-TS": "#E69F00", "NN-TS": "#000000", "GNN-EI": "#56B4E9", "NN-EI": "#882255", "Random": "#767676"}
-LINES = {name: "--" if name.startswith("NN") else ":" if name == "Random" else "-" for name in COLORS}
+          "GNN-TS": "#E69F00", "NN-TS": "#000000", "GNN-EI": "#56B4E9", "NN-EI": "#882255",
+          "Random": "#767676"}
+LINES = {name: "--" if name.startswith("NN") else ":" if name == "Random" else "-"
+         for name in COLORS}

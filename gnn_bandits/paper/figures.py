@@ -108,7 +108,8 @@ class RunFigure:
     size:tuple=(7.2, 3) # Of the figure, inches
 
 # %% ../../nbs/21_figures.ipynb #19230553
-TABLE_FIELDS = ("N", "p", "d", "arms", "T", "algorithm", "model", "uncertainty") # Of a spec, in tables
+# Of a spec, in tables
+TABLE_FIELDS = ("N", "p", "d", "arms", "T", "algorithm", "model", "uncertainty")
 
 def run_table(
     store:Store, # Holds the runs
@@ -381,7 +382,8 @@ def ablation_switches(quick=False)->dict[str, dict]:
     return {"main": {}, "kernel: infinite width": dict(model="gntk"),
             "training: to the limit": dict(fit="limit"), "training: real networks": real,
             "uncertainty: diagonal": dict(uncertainty="diagonal"),
-            "real, diagonal, the code's β": real | dict(uncertainty="diagonal", settings=code_settings),
+            "real, diagonal, the code's β": real | dict(uncertainty="diagonal",
+                                                        settings=code_settings),
             "exploration: none": dict(random_pulls=0),
             "reward: posterior mean": dict(data=reward(RewardOptions(kind="mean"))),
             "reward and noise: the code's": dict(data=reward(RELEASED_REWARD), noise_std=1e-4),
