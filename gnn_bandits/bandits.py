@@ -11,21 +11,21 @@ __all__ = ['NETWORKS', 'CHOICES', 'POLICY_NAMES', 'ALGORITHMS', 'MULTIPLIERS', '
            'History', 'as_history', 'step', 'run_bandit', 'run_facts', 'save', 'restore', 'regret_bound']
 
 # %% ../nbs/12_bandits.ipynb #fc774177
-import importlib, math, time
+import math, time
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import numpy as np
 import torch
 from fastcore.basics import patch
 from torch import Tensor
-from tqdm import tqdm
 
 from .confidence import beta, epsilon
 from .core import (check_arms, check_choice, check_gram, check_memory, check_number,
-                              check_rewards, check_rng, counter_rng, hide_bar, one_thread,
-                              pack_arrays, split_rng, unpack_arrays, write_atomically)
+                              check_rewards, check_rng, counter_rng, one_thread, pack_arrays,
+                              progress_bar, split_rng, unpack_arrays, write_atomically)
 from .features import GNTKFeatures
 from .gntk import gntk as graph_kernel
 from .graphs import GraphDomain
@@ -37,7 +37,7 @@ from .rewards import Environment
 from .training import (ADAM, STOPPING, Descent, Schedule, StopRule, adam,
                                   gradient_descent, linearized_fit, tangent_fit)
 
-# %% ../nbs/12_bandits.ipynb #863a042b
+# %% ../nbs/12_bandits.ipynb #9e8812f6
 class Prior:
     "What is known before the first pull; from `Prior.gntk`, `features`, `network` or `kernel`."
     domain = inputs = net = L = None                  # graphs, inputs, network and its depth
@@ -52,7 +52,7 @@ class Prior:
         "The same prior: centred over the pool, mean variance one, an unknown level."
         return self.standardized()
 
-# %% ../nbs/12_bandits.ipynb #cf9e1ab2
+# %% ../nbs/12_bandits.ipynb #c8731bc2
 class KernelPrior(Prior):
     "A prior given by the Gram matrix of all arms."
     def __init__(self,
@@ -84,7 +84,7 @@ class KernelPrior(Prior):
         prior.scale = scale
         return prior
 
-# %% ../nbs/12_bandits.ipynb #a8056285
+# %% ../nbs/12_bandits.ipynb #6df5c3ce
 @patch(cls_method=True)
 def kernel(
     cls:Prior,
@@ -97,7 +97,7 @@ def kernel(
         raise ValueError(f"expected one row for each of {len(domain)} graphs, got {len(prior)}")
     return prior
 
-# %% ../nbs/12_bandits.ipynb #fee506ca
+# %% ../nbs/12_bandits.ipynb #2ff5d0b5
 @patch(cls_method=True)
 def gntk(
     cls:Prior,
@@ -125,7 +125,7 @@ def limit_kernel(
     x = domain.vectors()
     return ntk((x @ x.T).clamp(-1, 1), L)
 
-# %% ../nbs/12_bandits.ipynb #9c41372e
+# %% ../nbs/12_bandits.ipynb #29828d22
 class FeaturePrior(Prior):
     "A prior given by explicit features and a private variance of each arm."
     def __init__(self,
@@ -159,7 +159,7 @@ class FeaturePrior(Prior):
         "The uncertainty of the features with the diagonal of their matrix only."
         return DiagonalPosterior(self.Phi.square(), lam, ridge)
 
-# %% ../nbs/12_bandits.ipynb #4b6d5cdf
+# %% ../nbs/12_bandits.ipynb #b5a037fc
 @patch(cls_method=True)
 def features(
     cls:Prior,
@@ -177,7 +177,7 @@ def features(
                  "lower the degree, or take fewer graphs")
     return FeaturePrior(phi(domain, dtype=dtype), phi.gap(domain), domain)
 
-# %% ../nbs/12_bandits.ipynb #e9b3e1f4
+# %% ../nbs/12_bandits.ipynb #c9325034
 class NetworkPrior(KernelPrior):
     "A prior given by a network at its start."
     squares = cached_property(lambda self: distinct_squares(self.net, self.domain))
@@ -199,7 +199,7 @@ def network(
     net = NETWORKS[inputs].for_domain(domain, m, L, rng=rng)
     return NetworkPrior(net.tangent_kernel(domain, normalize=True), domain, inputs, L, net)
 
-# %% ../nbs/12_bandits.ipynb #d1be01b7
+# %% ../nbs/12_bandits.ipynb #340bee27
 class ConstantUncertainty:
     "The diagonal approximation at infinite width: it never learns."
     def __init__(self,
@@ -288,7 +288,7 @@ def check_options(
         raise ValueError("doubling episodes, the diagonal and a fit other than 'limit' "
                          "need a number as lam")
 
-# %% ../nbs/12_bandits.ipynb #313a1e50
+# %% ../nbs/12_bandits.ipynb #9a6a9478
 POLICY_NAMES = {"PE": "elimination", "UCB": "ucb", "TS": "thompson", "EI": "ei"}
 ALGORITHMS = {f"{net}-{short}": (inputs, policy)
               for net, inputs in (("GNN", "graph"), ("NN", "vector"))
@@ -304,7 +304,8 @@ def options_for(
 )->Options:
     "The options of an algorithm: those of a preset, and changes."
     check_choice("algorithm", name, tuple(ALGORITHMS)), check_choice("model", model, tuple(MODELS))
-    if preset not in PRESETS: importlib.import_module("gnn_bandits.paper.algorithms") # adds its own
+    if preset not in PRESETS:
+        for home in entry_points(group="gnn_bandits.presets", name=preset): home.load()
     check_choice("preset", preset, tuple(PRESETS))
     known = [f.name for f in fields(Options)]
     if unknown := [k for k in changes if k not in known]:
@@ -394,7 +395,7 @@ def train_descent(model, rng):
     data = model.prior.net, model.prior.domain, model.arms, model.rewards
     return trained_mean(model, gradient_descent(*data, descent_options(model)))
 
-# %% ../nbs/12_bandits.ipynb #52b85e66
+# %% ../nbs/12_bandits.ipynb #a3941311
 @dataclass(frozen=True)
 class ModelKind:
     "How the mean of a model comes about, and what the theorem says about it."
@@ -420,14 +421,21 @@ class RandomPolicy:
     ):
         self.model, self.options = model, options
         self.active = torch.ones(len(model), dtype=torch.bool)
-    def pick(self, rng): return int(rng.integers(len(self.active)))
-    def learn(self, t): pass
+    def pick(self,
+        rng:np.random.Generator, # Source of randomness, the same for the same pull
+    )->int: # An arm
+        "The next arm to pull."
+        return int(rng.integers(len(self.active)))
+    def learn(self,
+        t:int, # Number of pulls so far
+    ):
+        "Look at the model after a pull."
 
 class UCB(RandomPolicy):
     "Pull the arm that could be best: the largest mean plus β times the uncertainty."
     def pick(self, rng): return int((self.model.mean + self.options.beta*self.model.std).argmax())
 
-# %% ../nbs/12_bandits.ipynb #ec08492f
+# %% ../nbs/12_bandits.ipynb #636b12b3
 def log_improvement(
     z:Tensor, # Standardised distance above the best, any shape
 )->Tensor: # Same shape
@@ -462,7 +470,7 @@ def plausible(
     "The arms of the pool whose interval reaches the best lower end."
     return pool & (mean + reach + 2*slack >= (mean - reach)[pool].max())
 
-# %% ../nbs/12_bandits.ipynb #2018f1e6
+# %% ../nbs/12_bandits.ipynb #4fe96ed7
 class Elimination(RandomPolicy):
     "Pull the most uncertain of the arms that may be best."
     def __init__(self, model, options):
@@ -541,7 +549,7 @@ class Algorithm:
         what = f"{self._model.kind}, {len(self)} arms, t={self.t}"
         return f"{self.name}({what}, {int(self.state.active.sum())} active)"
 
-# %% ../nbs/12_bandits.ipynb #55982814
+# %% ../nbs/12_bandits.ipynb #286b74b9
 @patch
 def _sound(self:Algorithm):
     "The algorithm, brought back to its record if a call was interrupted."
@@ -563,7 +571,7 @@ def go_back(
     self._busy = False
     return self
 
-# %% ../nbs/12_bandits.ipynb #01624207
+# %% ../nbs/12_bandits.ipynb #00f16532
 @patch
 def ask(self:Algorithm)->int:
     "The next arm to pull; the same until something is told."
@@ -690,7 +698,7 @@ def step(
     regrets = (env.optimum - float(env.f[a]) for a in (arm, guess, best[1]))
     return (arm, reward, *regrets, *before, alg.loss, alg.steps), best
 
-# %% ../nbs/12_bandits.ipynb #8c3d2def
+# %% ../nbs/12_bandits.ipynb #f0a24655
 def run_bandit(
     alg:Algorithm, # Who plays
     env:Environment, # Against what
@@ -709,8 +717,7 @@ def run_bandit(
     begun, state, saved = alg.t - len(rows), alg.state, time.monotonic()
     best = max(((r[1], -i, r[0]) for i, r in enumerate(rows)), default=None)
     best = best and (best[0], best[2])
-    bar = tqdm(total=T, desc=alg.name, initial=len(rows), unit="pull",
-               disable=hide_bar(progress))
+    bar = progress_bar(total=T, desc=alg.name, initial=len(rows), unit="pull", show=progress)
     keep = lambda: save(alg, env, rows[:state.t - begun], checkpoint, state)
     try:
         with bar:

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['NOISES', 'check_number', 'check_choice', 'plain', 'check_arms', 'check_rewards', 'check_gram', 'check_rng',
            'split_rng', 'torch_generator', 'counter_rng', 'one_thread', 'in_threads', 'available_bytes', 'check_memory',
-           'peak_mb', 'hide_bar', 'optional', 'write_atomically', 'array_hash', 'pack_arrays', 'unpack_arrays',
-           'write_table', 'read_table', 'use_style']
+           'peak_mb', 'in_notebook', 'progress_bar', 'optional', 'write_atomically', 'array_hash', 'pack_arrays',
+           'unpack_arrays', 'write_table', 'read_table', 'use_style']
 
 # %% ../nbs/00_core.ipynb #14e1708a
 import contextlib, hashlib, importlib, io, json, math, os, resource, sys, tempfile, zipfile
@@ -221,11 +221,20 @@ def peak_mb()->float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss/unit
 
 # %% ../nbs/00_core.ipynb #bf6b152f
-def hide_bar(
-    progress:bool, # Whether the caller wants a bar
-)->bool: # For tqdm's argument `disable`
-    "Whether to leave out a progress bar: not asked for, or nobody would see it."
-    return not (progress and (sys.stderr.isatty() or "ipykernel" in sys.modules))
+def in_notebook()->bool:
+    "Whether a Jupyter kernel runs this."
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and "IPKernelApp" in shell.config
+
+def progress_bar(
+    *args, # As for `tqdm`
+    show:bool|None=None, # None: on a terminal; True: in a notebook too; False: never
+    **options, # As for `tqdm`
+):
+    "A progress bar where a person can see it: on a terminal or in a notebook, never in a pipe."
+    from tqdm.auto import tqdm
+    seen = sys.stderr.isatty() or show is True and in_notebook()
+    return tqdm(*args, disable=show is False or not seen, **options)
 
 # %% ../nbs/00_core.ipynb #4d67e9c4
 def optional(

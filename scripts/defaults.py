@@ -12,10 +12,9 @@ import numpy as np
 import pandas as pd
 import torch
 from joblib import Parallel, delayed
-from tqdm import tqdm
 
 from gnn_bandits.bandits import Prior, make_algorithm, run_bandit
-from gnn_bandits.core import hide_bar, write_table
+from gnn_bandits.core import progress_bar, write_table
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.rewards import Environment, sample_reward
 
@@ -117,7 +116,7 @@ def main():
         some = lambda s: np.random.default_rng([99, s]).choice(len(rows), 1050, replace=False)
         tasks += [delayed(pool)(rows.iloc[some(s)], s, done) for s in seeds[:o.pools]]
     results = Parallel(o.jobs, return_as="generator_unordered", batch_size=1)(tasks)
-    for new in tqdm(results, "domains", len(tasks), disable=hide_bar(True)):
+    for new in progress_bar(results, "domains", len(tasks)):
         if not new: continue
         new = pd.DataFrame(new)
         table = pd.concat([table, new], ignore_index=True) if len(table) else new

@@ -27,7 +27,8 @@ from gnn_bandits.bandits import ALGORITHMS
 from gnn_bandits.core import pack_arrays
 from gnn_bandits.paper.experiments import RunSpec, expected_seconds, grid, run_spec, spec_fields
 from gnn_bandits.paper.store import Damaged, Store, seed_means
-from gnn_bandits.paper.sweep import make_datasets, pieces, progress_bar, sweep, tasks_for
+from gnn_bandits.core import progress_bar
+from gnn_bandits.paper.sweep import make_datasets, pieces, sweep, tasks_for
 from gnn_bandits.paper.datasets import DatasetSpec
 
 ROOT = Path(__file__).parent.parent
@@ -421,12 +422,12 @@ def test_bars_are_for_people(monkeypatch):
     assert [shown(s) for s in (None, True, False)] == [False, False, False]        # a pipe
     kernel = types.SimpleNamespace(config={"IPKernelApp": {}})
     with monkeypatch.context() as m:
-        m.setattr(sweeping, "in_notebook", lambda: True)
+        m.setattr(core, "in_notebook", lambda: True)
         assert [shown(s) for s in (None, True, False)] == [False, True, False]     # a notebook
     with monkeypatch.context() as m:
-        assert not sweeping.in_notebook()
+        assert not core.in_notebook()
         m.setitem(sys.modules, "IPython", types.SimpleNamespace(get_ipython=lambda: kernel))
-        assert sweeping.in_notebook()
+        assert core.in_notebook()
     terminal()
     assert [shown(s) for s in (None, True, False)] == [True, True, False]
 

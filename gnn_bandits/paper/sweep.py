@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from ..core import available_bytes, check_number, one_thread, optional
+from ..core import available_bytes, check_number, one_thread, optional, progress_bar
 from ..graphs import GraphDomain
 from .experiments import (Run, RunSpec, check_fits, dataset_bytes,
                                            expected_seconds, play, prior_key, prior_of, versions)
@@ -227,22 +227,6 @@ def results(
     if scheduler: return results_from_pool(tasks, partial(dask_pool, scheduler))
     if jobs > 1: return results_from_pool(tasks, partial(process_pool, jobs))
     return (r for task in tasks for r in play_task(task))
-
-# %% ../../nbs/20_sweep.ipynb #2a844560
-def in_notebook()->bool:
-    "Whether a Jupyter kernel runs this."
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return shell is not None and "IPKernelApp" in shell.config
-
-def progress_bar(
-    *args, # As for `tqdm`
-    show:bool|None=None, # None: on a terminal; True: in a notebook too; False: never
-    **options, # As for `tqdm`
-):
-    "A progress bar where a person can see it: on a terminal or in a notebook, never in a pipe."
-    from tqdm.auto import tqdm
-    seen = sys.stderr.isatty() or show is True and in_notebook()
-    return tqdm(*args, disable=show is False or not seen, **options)
 
 # %% ../../nbs/20_sweep.ipynb #2cca5641
 @dataclass(frozen=True)
