@@ -123,6 +123,14 @@ PUBLIC |= {
     >>> post = FeaturePosterior(features(domain), lam=0.01, residual=features.gap(domain))
     >>> post.observe(7, 1.5).t, bool(post.mean[7] > 1)
     (1, True)"""),
+"FittedPosterior": ("posterior", """
+    >>> import numpy as np
+    >>> from gnn_bandits import FittedPosterior, GraphDomain, Prior
+    >>> domain = GraphDomain.erdos_renyi(40, 5, 0.4, 3, np.random.default_rng(0))
+    >>> post = Prior.gntk(domain).posterior()               # no noise given: it is found
+    >>> post = post.observe([0, 1, 2], [310., 290., 300.])  # rewards in any unit
+    >>> isinstance(post, FittedPosterior), bool(250 < post.mean[1] < 350)
+    (True, True)"""),
 "DiagonalPosterior": ("posterior", """
     >>> import numpy as np
     >>> from gnn_bandits import DiagonalPosterior

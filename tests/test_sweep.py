@@ -21,6 +21,7 @@ import pandas as pd
 import pytest
 import torch
 
+import gnn_bandits.core as core
 import gnn_bandits.paper.experiments as experiments
 import gnn_bandits.paper.sweep as sweeping
 from gnn_bandits.bandits import ALGORITHMS
