@@ -37,7 +37,7 @@ from .rewards import Environment
 from .training import (ADAM, STOPPING, Descent, Schedule, StopRule, adam,
                                   gradient_descent, linearized_fit, tangent_fit)
 
-# %% ../nbs/12_bandits.ipynb #9e8812f6
+# %% ../nbs/12_bandits.ipynb #fb958909
 class Prior:
     "What is known before the first pull; from `Prior.gntk`, `features`, `network` or `kernel`."
     domain = inputs = net = L = None                  # graphs, inputs, network and its depth
@@ -52,7 +52,7 @@ class Prior:
         "The same prior: centred over the pool, mean variance one, an unknown level."
         return self.standardized()
 
-# %% ../nbs/12_bandits.ipynb #c8731bc2
+# %% ../nbs/12_bandits.ipynb #1ecaa291
 class KernelPrior(Prior):
     "A prior given by the Gram matrix of all arms."
     def __init__(self,
@@ -84,7 +84,7 @@ class KernelPrior(Prior):
         prior.scale = scale
         return prior
 
-# %% ../nbs/12_bandits.ipynb #6df5c3ce
+# %% ../nbs/12_bandits.ipynb #418c9682
 @patch(cls_method=True)
 def kernel(
     cls:Prior,
@@ -97,7 +97,7 @@ def kernel(
         raise ValueError(f"expected one row for each of {len(domain)} graphs, got {len(prior)}")
     return prior
 
-# %% ../nbs/12_bandits.ipynb #2ff5d0b5
+# %% ../nbs/12_bandits.ipynb #d539c706
 @patch(cls_method=True)
 def gntk(
     cls:Prior,
@@ -125,7 +125,7 @@ def limit_kernel(
     x = domain.vectors()
     return ntk((x @ x.T).clamp(-1, 1), L)
 
-# %% ../nbs/12_bandits.ipynb #29828d22
+# %% ../nbs/12_bandits.ipynb #5a000c69
 class FeaturePrior(Prior):
     "A prior given by explicit features and a private variance of each arm."
     def __init__(self,
@@ -159,7 +159,7 @@ class FeaturePrior(Prior):
         "The uncertainty of the features with the diagonal of their matrix only."
         return DiagonalPosterior(self.Phi.square(), lam, ridge)
 
-# %% ../nbs/12_bandits.ipynb #b5a037fc
+# %% ../nbs/12_bandits.ipynb #482b73d2
 @patch(cls_method=True)
 def features(
     cls:Prior,
@@ -177,7 +177,7 @@ def features(
                  "lower the degree, or take fewer graphs")
     return FeaturePrior(phi(domain, dtype=dtype), phi.gap(domain), domain)
 
-# %% ../nbs/12_bandits.ipynb #c9325034
+# %% ../nbs/12_bandits.ipynb #abcaba5e
 class NetworkPrior(KernelPrior):
     "A prior given by a network at its start."
     squares = cached_property(lambda self: distinct_squares(self.net, self.domain))
@@ -199,7 +199,7 @@ def network(
     net = NETWORKS[inputs].for_domain(domain, m, L, rng=rng)
     return NetworkPrior(net.tangent_kernel(domain, normalize=True), domain, inputs, L, net)
 
-# %% ../nbs/12_bandits.ipynb #340bee27
+# %% ../nbs/12_bandits.ipynb #95fe4803
 class ConstantUncertainty:
     "The diagonal approximation at infinite width: it never learns."
     def __init__(self,
@@ -260,8 +260,8 @@ class Options:
 
 # %% ../nbs/12_bandits.ipynb #3b2e0a00
 CHOICES = dict(uncertainty=("exact", "diagonal"), ridge=tuple(RIDGES),
-               random_repeats=(False, True), episodes=("unit", "doubling"),
-               fit=("limit", "stopped", "steps"), stopping=tuple(STOPPING), adam=tuple(ADAM))
+               episodes=("unit", "doubling"), fit=("limit", "stopped", "steps"),
+               stopping=tuple(STOPPING), adam=tuple(ADAM))
 
 def check_options(
     o:Options, # What is to be used
@@ -273,6 +273,7 @@ def check_options(
         check_number(name, getattr(o, name), whole=True)
     for name in ("train_from", "train_every", "J"):
         check_number(name, getattr(o, name), 1, whole=True)
+    check_choice("random_repeats", o.random_repeats, (False, True))
     for name in ("B", "delta"): check_number(name, getattr(o, name), above=True)
     for name in ("sigma", "beta", "epsilon", "final_from"):
         value = getattr(o, name)
@@ -288,7 +289,7 @@ def check_options(
         raise ValueError("doubling episodes, the diagonal and a fit other than 'limit' "
                          "need a number as lam")
 
-# %% ../nbs/12_bandits.ipynb #9a6a9478
+# %% ../nbs/12_bandits.ipynb #2b5ecd2a
 POLICY_NAMES = {"PE": "elimination", "UCB": "ucb", "TS": "thompson", "EI": "ei"}
 ALGORITHMS = {f"{net}-{short}": (inputs, policy)
               for net, inputs in (("GNN", "graph"), ("NN", "vector"))
@@ -395,7 +396,7 @@ def train_descent(model, rng):
     data = model.prior.net, model.prior.domain, model.arms, model.rewards
     return trained_mean(model, gradient_descent(*data, descent_options(model)))
 
-# %% ../nbs/12_bandits.ipynb #a3941311
+# %% ../nbs/12_bandits.ipynb #a8768d21
 @dataclass(frozen=True)
 class ModelKind:
     "How the mean of a model comes about, and what the theorem says about it."
@@ -435,7 +436,7 @@ class UCB(RandomPolicy):
     "Pull the arm that could be best: the largest mean plus β times the uncertainty."
     def pick(self, rng): return int((self.model.mean + self.options.beta*self.model.std).argmax())
 
-# %% ../nbs/12_bandits.ipynb #636b12b3
+# %% ../nbs/12_bandits.ipynb #c5b1920c
 def log_improvement(
     z:Tensor, # Standardised distance above the best, any shape
 )->Tensor: # Same shape
@@ -470,7 +471,7 @@ def plausible(
     "The arms of the pool whose interval reaches the best lower end."
     return pool & (mean + reach + 2*slack >= (mean - reach)[pool].max())
 
-# %% ../nbs/12_bandits.ipynb #4fe96ed7
+# %% ../nbs/12_bandits.ipynb #767b42a1
 class Elimination(RandomPolicy):
     "Pull the most uncertain of the arms that may be best."
     def __init__(self, model, options):
@@ -549,7 +550,7 @@ class Algorithm:
         what = f"{self._model.kind}, {len(self)} arms, t={self.t}"
         return f"{self.name}({what}, {int(self.state.active.sum())} active)"
 
-# %% ../nbs/12_bandits.ipynb #286b74b9
+# %% ../nbs/12_bandits.ipynb #26016b15
 @patch
 def _sound(self:Algorithm):
     "The algorithm, brought back to its record if a call was interrupted."
@@ -571,7 +572,7 @@ def go_back(
     self._busy = False
     return self
 
-# %% ../nbs/12_bandits.ipynb #00f16532
+# %% ../nbs/12_bandits.ipynb #b2654531
 @patch
 def ask(self:Algorithm)->int:
     "The next arm to pull; the same until something is told."
@@ -698,7 +699,7 @@ def step(
     regrets = (env.optimum - float(env.f[a]) for a in (arm, guess, best[1]))
     return (arm, reward, *regrets, *before, alg.loss, alg.steps), best
 
-# %% ../nbs/12_bandits.ipynb #f0a24655
+# %% ../nbs/12_bandits.ipynb #097a26ea
 def run_bandit(
     alg:Algorithm, # Who plays
     env:Environment, # Against what

@@ -49,6 +49,7 @@ def test_every_option_counts(name):
     value = getattr(SPEC.settings, name)
     if name in CHOICES: other = next(c for c in CHOICES[name] if c != value)
     elif name == "horizon": other = 100
+    elif isinstance(value, bool): other = not value
     else: other = value/2 if isinstance(value, float) and value else value + 1
     changed = dataclasses.replace(SPEC, options={name: other})
     assert changed.hash != SPEC.hash and RunSpec.from_json(changed.to_json()) == changed
