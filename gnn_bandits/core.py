@@ -13,6 +13,7 @@ import contextlib, hashlib, importlib, io, json, math, os, resource, sys, tempfi
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
+from itertools import chain, islice
 from numbers import Integral, Real
 from pathlib import Path
 from types import ModuleType
@@ -182,10 +183,14 @@ def in_threads(
     items:Iterable, # Items, independent of each other
 )->Iterator: # Results, in the order of the items
     "`f` of each item, computed by as many threads as torch has, each working alone."
-    threads = torch.get_num_threads()
+    threads, items = torch.get_num_threads(), iter(items)
+    first = list(islice(items, 2))
+    if threads == 1 or len(first) < 2:                # nothing to share: no threads to wait for
+        with one_thread(): yield from map(f, chain(first, items))
+        return
     try:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield from pool.map(f, items)
+            yield from pool.map(f, chain(first, items))
     finally: torch.set_num_threads(threads)           # for threads that others start later
 
 # %% ../nbs/00_core.ipynb #d778fd99
