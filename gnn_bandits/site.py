@@ -717,7 +717,7 @@ def documented(
     names = re.findall(r"^#+ `(\S+)`\n\n:::::\{container\} api", text, flags=re.M)
     return {f"{name}.html#{n.lower()}" for n in names}
 
-def settle(
+def existing_anchors(
     text:str, # Markdown
     anchors:set[str], # From `documented`, for all pages
 )->str:
@@ -760,9 +760,14 @@ def write_pages(
     copy_images(nbs, source)
     for name, notebook in pages.items():
         for cell in notebook["cells"]:
-            if cell["cell_type"] == "markdown": cell["source"] = settle(cell["source"], anchors)
+            if cell["cell_type"] == "markdown":
+                cell["source"] = existing_anchors(cell["source"], anchors)
+            for data in (out.get("data", {}) for out in cell.get("outputs", [])):
+                if "text/markdown" in data:
+                    told = "".join(data["text/markdown"])
+                    data["text/markdown"] = existing_anchors(told, anchors)
         (source/f"{name}.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
-    if not own: (source/"api.md").write_text(settle(index, anchors), encoding="utf-8")
+    if not own: (source/"api.md").write_text(existing_anchors(index, anchors), encoding="utf-8")
 
 # %% ../nbs/26_site.ipynb #79225c41
 def write_readme(
