@@ -596,13 +596,9 @@ def tell(
     self._busy = True
     self._arms += arms
     self._rewards += rewards
-    try:
-        with one_thread():
-            for a, y in zip(arms, rewards): state = self._learn(state, a, y)
-    except Exception:
-        self.go_back(self.state)
-        raise
-    self.state, self._busy = state, False
+    with one_thread():
+        for a, y in zip(arms, rewards): state = self._learn(state, a, y)
+    self.state, self._busy = state, False             # all in; whatever came before can be undone
     return self
 
 @patch

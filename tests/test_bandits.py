@@ -307,3 +307,22 @@ def test_large_pools_are_refused_with_what_to_do(monkeypatch):
     big = GraphDomain.erdos_renyi(3000, 3, 0.3, 3, gen(0))
     with pytest.raises(ValueError, match="Prior.features"):
         make_algorithm("GNN-UCB", big, rng=gen(1))
+
+
+def test_random_pulls_do_not_repeat_unless_allowed():
+    few = DOM[:6]
+    for repeats, distinct in (False, {6}), (True, {1, 2, 3, 4, 5}):
+        alg = make_algorithm("GNN-UCB", few, rng=gen(8), random_pulls=6, random_repeats=repeats)
+        for k in range(6): alg.tell(alg.ask(), float(k))
+        assert len(set(alg.arms)) in distinct
+
+
+def test_expected_improvement_is_the_formula():
+    from scipy.stats import norm
+    for seed in range(20):
+        alg, rng = make("GNN-EI", "gntk", random_pulls=0, lam=0.05), gen([6, seed])
+        pulls = rng.integers(25, size=6)
+        alg.tell(pulls, 2*rng.standard_normal(6))
+        mean, std = alg.mean.numpy(), alg.std.numpy()
+        z = (mean - mean[pulls].max())/std
+        assert alg.ask() == int((std*(z*norm.cdf(z) + norm.pdf(z))).argmax())

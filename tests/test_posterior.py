@@ -355,6 +355,31 @@ def test_units_of_the_rewards_do_not_matter(unit, level):
     assert_close(b.mean, unit*a.mean + level, rtol=1e-5, atol=1e-5*abs(unit))
     assert_close(b.std, abs(unit)*a.std, rtol=1e-5, atol=0)
 
+def test_evidence_is_the_density_of_all_pulls():
+    stats = pytest.importorskip("scipy.stats")
+    K, (arms, y), lam = gram(15), history(6, 40), 0.3
+    C = K[arms][:, arms].numpy() + lam*np.eye(40)
+    whole = stats.multivariate_normal.logpdf(y, np.zeros(40), C)
+    np.testing.assert_allclose(c.Posterior(K, lam).observe(arms, y).evidence(), whole, rtol=1e-9)
+
+
+def test_roots_of_singular_kernels():
+    K = gram(20).float().double().repeat(3, 3) - 1e-7*torch.eye(60)
+    for gram_matrix in (gram(20), K):
+        R = c.gram_root(gram_matrix)
+        assert_close(R @ R.T, gram_matrix, rtol=0, atol=1e-5)
+
+
+def test_a_fitted_posterior_follows_from_its_pulls_alone():
+    K, (arms, y) = gram(25), history(25, 70)
+    once, single = (c.FittedPosterior(Pool(K)) for _ in range(2))
+    once.observe(arms, y)
+    for k, (a, v) in enumerate(zip(arms, y), 1):
+        single.observe(a, v)
+        assert single._fitted == c.fit_times(k)
+    assert torch.equal(once.mean, single.mean) and torch.equal(once.std, single.std)
+
+
 def test_evidence_prefers_the_truth():
     rng, K = np.random.default_rng(3), gram(40)
     f = c.gram_root(K) @ torch.from_numpy(rng.standard_normal(40))
