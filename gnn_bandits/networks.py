@@ -415,9 +415,9 @@ def squared_gradients(
                  float(len(X) + block)*net.p*dtype.itemsize,
                  "choose a smaller width m, or the exact widths from tangent_kernel")
     out = torch.empty(len(X), net.p, dtype=dtype)
-    for i in torch.arange(len(X)).split(block):
-        G = net.gradients(X[i], dtype)
-        with one_thread(): out[i] = G.square_().div_(net.m)
+    with one_thread():
+        for i in torch.arange(len(X)).split(block):
+            out[i] = net.gradients(X[i], dtype).square_().div_(net.m)
     return out
 
 # %% ../nbs/04_networks.ipynb #e23d167f
