@@ -100,7 +100,7 @@ def test_pairs_go_by_seed_not_by_place():
 def test_registry_keeps_order_and_long_docstrings():
     claims = []
     for key in ("a", "b", "a"):
-        @register(claims, "theory", key, "Section 1", "22_ledger.ipynb")
+        @register(claims, "theory", key, "Section 1", "25_ledger.ipynb")
         def claim_something(results):
             """A sentence that
             takes two lines."""
@@ -124,7 +124,7 @@ def test_missing_folder_and_table_say_where_they_are(tmp_path):
 
 def test_written_ledger_is_read_back(tmp_path):
     claims = []
-    @register(claims, "theory", "small", "Section 1", "22_ledger.ipynb")
+    @register(claims, "theory", "small", "Section 1", "25_ledger.ipynb")
     def claim_small(results):
         "Small."
         return Finding("x, in words", 1e-7, -1/3, 2e5, "holds", "a \"quoted\" reason, with a comma")
