@@ -4,20 +4,25 @@
 
 # %% auto #0
 __all__ = ['NODES', 'DENSITIES', 'DOMAINS', 'LAMS', 'BETAS', 'PULLS', 'TUNING_SEED', 'TEST_SEED', 'SELECTIONS', 'PAPER_SCHEDULE',
-           'LEARNERS', 'SETTING', 'ABLATION_RUNS', 'setting_grid', 'chunks', 'tuning_cells', 'paper_tuning_cells',
-           'setting_means', 'select', 'chosen_players', 'population_cells', 'paper_cells', 'ablation_switches',
-           'ablation_cells']
+           'LEARNERS', 'SETTING', 'ABLATION_RUNS', 'QUICK', 'QUICK_DOMAINS', 'NO_SETTINGS', 'TUNING_COLUMNS',
+           'setting_grid', 'chunks', 'tuning_cells', 'paper_tuning_cells', 'setting_means', 'select', 'chosen_players',
+           'population_cells', 'paper_cells', 'ablation_switches', 'ablation_cells', 'Studies', 'expected_seconds']
 
-# %% ../../nbs/23_population.ipynb #e7a3235e
+# %% ../../nbs/23_population.ipynb #639dac29
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
+from fastcore.basics import patch
+
+from ..core import write_table
 from .datasets import PAPER_REWARD, RELEASED_REWARD
-from .studies import INPUTS, POLICIES, Cell, Player
+from .studies import (INPUTS, POLICIES, REGRET_NAMES, TABLE_COLUMNS, Cell, Player,
+                                       run_study, study_curves, study_table)
 from ..rewards import RewardOptions
 
-# %% ../../nbs/23_population.ipynb #d232d1bc
+# %% ../../nbs/23_population.ipynb #f72a6d61
 NODES, DENSITIES = (5, 20, 100), (0.05, 0.2, 0.95)
 DOMAINS = tuple(itertools.product(NODES, DENSITIES))
 LAMS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.)
@@ -28,7 +33,7 @@ SELECTIONS = {"cumulative": "regret", "best-observed": "best_observed_regret"}
 PAPER_SCHEDULE = dict(always_until=100, train_every=20, final_from=80)
 LEARNERS = tuple(f"{net}-{policy}" for net in INPUTS for policy in POLICIES)
 
-# %% ../../nbs/23_population.ipynb #5af46a87
+# %% ../../nbs/23_population.ipynb #7fd7bb9a
 def setting_grid(
     algorithms:tuple=LEARNERS, # Who
     pulls:tuple=PULLS, # Random pulls
@@ -66,7 +71,7 @@ def paper_tuning_cells(
     return [Cell("paper_tuning", "one reward", 5, 0.05, 10, (1000 + r,), players,
                  **{"T": 400} | size) for r in range(runs)]
 
-# %% ../../nbs/23_population.ipynb #03e1b158
+# %% ../../nbs/23_population.ipynb #34ed1862
 SETTING = ["lam", "beta", "random_pulls"]
 
 def setting_means(
@@ -101,7 +106,7 @@ def chosen_players(
     "The players of a comparison."
     return tuple(Player(a, *v, settings=name, **more) for a, v in settings.items())
 
-# %% ../../nbs/23_population.ipynb #308c7588
+# %% ../../nbs/23_population.ipynb #61d723cb
 def population_cells(
     settings:dict[str, dict], # Name of a selection -> what `select` returned
     runs:int=200, # On each domain
@@ -134,7 +139,7 @@ def paper_cells(
             cells += [one, replace(one, protocol="many rewards", reward=many)]
     return cells
 
-# %% ../../nbs/23_population.ipynb #3727dd24
+# %% ../../nbs/23_population.ipynb #934b1973
 ABLATION_RUNS = 100
 
 def ablation_switches(
@@ -187,3 +192,128 @@ def ablation_cells(
         out[switch, level] = [Cell("ablation", "population", runs=some, players=who, **fields)
                               for some in chunks(most, 10)]
     return out
+
+# %% ../../nbs/23_population.ipynb #987087b3
+QUICK = dict(arms=40, T=60) # Size of a quick look
+QUICK_DOMAINS = ((5, 0.2), (20, 0.2))
+NO_SETTINGS = {f"{net}-{policy}": (1., 1., 0) for net in INPUTS for policy in (*POLICIES, "greedy")}
+
+class Studies:
+    "The tables of this page, made in order."
+    def __init__(self,
+        folder:str|Path, # Where finished cells are kept
+        quick:bool=False, # Small arms, few pulls, two domains
+        runs:int|None=None, # Runs of each comparison; the plan's if not given
+        jobs:int=1, # Processes on this machine
+        scheduler:str|None=None, # Address of a Dask scheduler, to work there instead
+        progress:bool|None=None, # As in `progress_bar`
+    ):
+        self.folder, self.quick, self.runs = Path(folder), quick, runs
+        self.how = dict(jobs=jobs, scheduler=scheduler, progress=progress)
+        self.size = QUICK if quick else {}
+        self.domains = QUICK_DOMAINS if quick else DOMAINS
+    def count(self, full, quick=2):
+        "Runs of a study: asked for, or of the plan, or few."
+        return self.runs or (quick if self.quick else full)
+    def play(self, cells):
+        "The cells, after making sure that they are on disk."
+        run_study(cells, self.folder, **self.how)
+        return cells
+    def table(self, cells, columns=TABLE_COLUMNS):
+        "One row for each run."
+        return study_table(self.folder, self.play(cells), columns)
+
+# %% ../../nbs/23_population.ipynb #2c82721c
+TUNING_COLUMNS = ("N", "p", "d", "run", "algorithm", *SETTING, *REGRET_NAMES)
+
+@patch
+def cells(self:Studies,
+    study:str, # "tuning", "tuning_d100", "paper_tuning", "population", "population_d100" or "paper"
+    settings:dict|None=None, # Selections by name; made up if only the number of runs matters
+)->list[Cell]:
+    "The cells of a study."
+    s = settings or dict.fromkeys((*SELECTIONS, "paper"), NO_SETTINGS)
+    where, paper = dict(domains=self.domains, **self.size), s["paper"]
+    small = self.size | ({"graphs": 200} if self.quick else {})
+    if study == "tuning": return tuning_cells(1 if self.quick else 5, **where)
+    if study == "tuning_d100": return tuning_cells(1 if self.quick else 3, 100, **where)
+    if study == "paper_tuning": return paper_tuning_cells(2 if self.quick else 20, **small)
+    if study == "population": return population_cells(s, self.count(200), **where)
+    if study == "population_d100": return population_cells(s, self.count(60), 100, **where)
+    sizes = dict(sizes=()) if self.quick else {}
+    return paper_cells(paper, self.count(60, 3), self.domains, **sizes, **small)
+
+@patch(as_prop=True)
+def settings(self:Studies)->dict[str, dict]: # Selection -> algorithm -> λ, β, random pulls
+    "What the tuning selects."
+    if not hasattr(self, "_settings"):
+        tuning = self.table(self.cells("tuning"), TUNING_COLUMNS)
+        theirs = self.table(self.cells("paper_tuning"), TUNING_COLUMNS)
+        self._settings = {k: select(tuning, v) for k, v in SELECTIONS.items()}
+        self._settings["paper"] = select(theirs, SELECTIONS["best-observed"])
+    return self._settings
+
+@patch(as_prop=True)
+def settings_d100(self:Studies)->dict[str, dict]:
+    "The settings, with those that a tuning at d = 100 selects."
+    own = self.table(self.cells("tuning_d100"), TUNING_COLUMNS)
+    return self.settings | {f"{k}, d = 100": select(own, v) for k, v in SELECTIONS.items()}
+
+# %% ../../nbs/23_population.ipynb #150e3215
+@patch
+def ablation(self:Studies):
+    "One row for each run of each switch."
+    import pandas as pd
+    s = dict(self.settings)
+    base = s.pop("cumulative")
+    found = ablation_cells(base, s, self.count(ABLATION_RUNS), **self.size)
+    if self.quick:
+        found = {k: v for k, v in found.items() if k[0] in ("base", "uncertainty", "reward")
+                 and "1024" not in k[1]}
+    self.play([c for cells in found.values() for c in cells])
+    keep = ("algorithm", "run", *REGRET_NAMES)
+    parts = [self.table(cells, keep).assign(switch=switch, level=level)
+             for (switch, level), cells in found.items()]
+    return pd.concat(parts, ignore_index=True)[["switch", "level", *keep]]
+
+@patch
+def write(self:Studies,
+    out:str|Path, # Folder for the tables
+)->list[Path]: # What was written
+    "Play everything that is missing and write the tables that the pages read."
+    import pandas as pd
+    s, out, both = self.settings, Path(out), lambda a, b: pd.concat([a, b], ignore_index=True)
+    tables = {"tuning": both(*(self.table(self.cells(k), TUNING_COLUMNS)
+                               for k in ("tuning", "tuning_d100"))),
+              "paper_tuning": self.table(self.cells("paper_tuning"), TUNING_COLUMNS),
+              "population": both(self.table(self.cells("population", s)),
+                                 self.table(self.cells("population_d100", self.settings_d100))),
+              "paper": self.table(self.cells("paper", s)), "ablation": self.ablation()}
+    done = [write_table(out/f"{k}.csv.gz", v, digits=5) for k, v in tables.items()]
+    curves = study_curves(self.folder, self.cells("paper", s))
+    return [*done, write_table(out/"paper_curves.csv.gz", curves, digits=5)]
+
+# %% ../../nbs/23_population.ipynb #e3b8c678
+def expected_seconds(
+    cells:list[Cell], # To be played
+    jobs:int=1, # Processes
+)->float:
+    "Roughly how long a study takes."
+    def one(c):
+        kernel = 4e-9*(c.arms*c.N)**2*(1 + c.m/50) + 5e-6*c.arms**2
+        pull = 5e-6 + 2e-10*c.arms**2
+        slow = [2e-10*c.arms*c.m**2 if p.uncertainty == "diagonal" else 0. for p in c.players]
+        return len(c.runs)*(kernel + c.T*(len(c.players)*pull + sum(slow)))
+    return sum(map(one, cells))/jobs
+
+@patch
+def seconds(self:Studies,
+    jobs:int=1, # Processes
+)->float:
+    "Roughly how long everything that is missing will take."
+    every = [c for k in ("tuning", "tuning_d100", "paper_tuning", "population",
+                         "population_d100", "paper") for c in self.cells(k)]
+    s = dict.fromkeys((*SELECTIONS, "paper"), NO_SETTINGS)
+    every += sum(ablation_cells(NO_SETTINGS, s, self.count(ABLATION_RUNS),
+                                **self.size).values(), [])
+    return expected_seconds(every, jobs)
