@@ -354,7 +354,7 @@ ROOMS = {"library": ["core", "graphs", "ntk", "gntk", "networks", "spectrum", "f
                      "infogain", "posterior", "confidence", "training", "rewards", "bandits",
                      "campaigns", "molecules", "scale"],
          "paper": ["paper.datasets", "paper.algorithms", "paper.experiments", "paper.store",
-                   "paper.sweep", "paper.studies", "paper.figures", "paper.population",
+                   "paper.sweep", "paper.studies", "paper.population", "paper.figures",
                    "paper.ledger", "paper.claims"],
          "project": ["bench", "site", "api", "cli"]} # Imports point only to rooms before
 

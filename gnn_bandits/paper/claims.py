@@ -733,7 +733,7 @@ def second_half(runs, algorithm, arms, sign=1):
     return Comparison(f"{algorithm}, {arms} arms, {what}", sign*difference_by_seed(share, MARGIN),
                       margin=0.)
 
-@claim("experiment", "best-everywhere", "Section 5, Figure 1", "22_figures.ipynb", "regret.csv")
+@claim("experiment", "best-everywhere", "Section 5, Figure 1", "23_figures.ipynb", "regret.csv")
 def claim_best_everywhere(results):
     "GNN-PE has the lowest regret for every number of arms."
     runs = load_runs(results)
@@ -741,7 +741,7 @@ def claim_best_everywhere(results):
                                     for rival in rivals for arms in ARMS)
     return Comparisons(against("GNN-UCB", *NN), against(*NN), "lower than both NN methods")
 
-@claim("experiment", "best-as-run", "Section 5, Figure 1", "22_figures.ipynb", "regret.csv")
+@claim("experiment", "best-as-run", "Section 5, Figure 1", "23_figures.ipynb", "regret.csv")
 def claim_best_as_run(results):
     """With trained networks and diagonal uncertainties, as the paper ran them, GNN-PE has the
     lowest regret at 200 arms."""
@@ -751,13 +751,13 @@ def claim_best_as_run(results):
                                     for rival in rivals)
     return Comparisons(against("GNN-UCB", *NN), against(*NN), "lower than both NN methods")
 
-@claim("experiment", "finds-optimum", "Section 5, Figure 1", "22_figures.ipynb", "regret.csv")
+@claim("experiment", "finds-optimum", "Section 5, Figure 1", "23_figures.ipynb", "regret.csv")
 def claim_finds_optimum(results):
     "The GNN methods find the optimal graph whatever the number of arms."
     runs = load_runs(results)
     return Comparisons(tuple(second_half(runs, a, arms) for a in GNN for arms in ARMS))
 
-@claim("experiment", "nn-may-fail", "Section 5, Figure 1", "22_figures.ipynb", "regret.csv")
+@claim("experiment", "nn-may-fail", "Section 5, Figure 1", "23_figures.ipynb", "regret.csv")
 def claim_nn_may_fail(results):
     "The NN methods may fail to find the optimum in the time given."
     runs = load_runs(results)
@@ -765,7 +765,7 @@ def claim_nn_may_fail(results):
                        all_must_hold=False)
 
 # %% ../../nbs/26_claims.ipynb #74224be1
-@claim("experiment", "scales-with-arms", "Section 5, Figure 1", "22_figures.ipynb", "regret.csv")
+@claim("experiment", "scales-with-arms", "Section 5, Figure 1", "23_figures.ipynb", "regret.csv")
 def claim_scales_with_arms(results):
     "GNN-PE scales well: in 500 steps 500 and 1000 arms cost no more than 200, up to the margin."
     runs = load_runs(results)
@@ -776,7 +776,7 @@ def claim_scales_with_arms(results):
         return Comparison(f"GNN-PE, {arms} arms against 200, minus margin", values, margin=0.)
     return Comparisons((against_few(500, some), against_few(1000, many)))
 
-@claim("experiment", "sublinear", "Section 5, Figure 6", "22_figures.ipynb", "regret.csv")
+@claim("experiment", "sublinear", "Section 5, Figure 6", "23_figures.ipynb", "regret.csv")
 def claim_sublinear(results):
     "The GNN methods have sublinear regret in all nine domains."
     runs = load_runs(results)
@@ -787,7 +787,7 @@ def claim_sublinear(results):
                           difference_by_seed(second, first), margin=0.)
     return Comparisons(tuple(halves(a, where) for a in GNN for where in DOMAINS))
 
-@claim("experiment", "gnn-beats-nn", "Figure 6", "22_figures.ipynb", "regret.csv")
+@claim("experiment", "gnn-beats-nn", "Figure 6", "23_figures.ipynb", "regret.csv")
 def claim_gnn_beats_nn(results):
     "The GNN methods outperform the NN methods in all domains."
     runs, sparse = load_runs(results), [where for where in DOMAINS if where["p"] < 0.5]
@@ -795,7 +795,7 @@ def claim_gnn_beats_nn(results):
                                   for a in POLICIES for where in domains)
     return Comparisons(pairs(DOMAINS), pairs(sparse), "in the domains with p below 0.5")
 
-@claim("experiment", "out-of-the-box", "Section 5", "22_figures.ipynb", "regret.csv")
+@claim("experiment", "out-of-the-box", "Section 5", "23_figures.ipynb", "regret.csv")
 def claim_out_of_the_box(results):
     "With λ and β from one domain, the algorithms work in all nine: better than pulling at random."
     runs = load_runs(results)
@@ -817,20 +817,20 @@ def compare_domains(runs, algorithm, old, new, sign=1, **kwargs):
                       sign*domain_change(runs, algorithm, old, new), **kwargs)
 
 # %% ../../nbs/26_claims.ipynb #a4d9aab7
-@claim("experiment", "size-gnn-pe", "Section 5, Figure 2", "22_figures.ipynb", "regret.csv")
+@claim("experiment", "size-gnn-pe", "Section 5, Figure 2", "23_figures.ipynb", "regret.csv")
 def claim_size_gnn_pe(results):
     "More nodes (20 to 100, p = 0.2) have little effect on GNN-PE."
     runs = load_runs(results)
     return Comparisons((compare_domains(runs, "GNN-PE", (20, 0.2), (100, 0.2), claim="within"),))
 
-@claim("experiment", "size-nn-pe", "Section 5, Figure 2", "22_figures.ipynb", "regret.csv")
+@claim("experiment", "size-nn-pe", "Section 5, Figure 2", "23_figures.ipynb", "regret.csv")
 def claim_size_nn_pe(results):
     "More nodes (20 to 100, p = 0.2) hurt NN-PE more than GNN-PE."
     runs = load_runs(results)
     gnn, nn = (domain_change(runs, a, (20, 0.2), (100, 0.2)) for a in ("GNN-PE", "NN-PE"))
     return Comparisons((Comparison("growth of GNN-PE minus growth of NN-PE", gnn - nn),))
 
-@claim("experiment", "size-gnn", "Section 5, Figure 7", "22_figures.ipynb", "regret.csv")
+@claim("experiment", "size-gnn", "Section 5, Figure 7", "23_figures.ipynb", "regret.csv")
 def claim_size_gnn(results):
     "GNN methods scale well with N, for every density: no growth beyond the margin."
     runs = load_runs(results)
@@ -841,7 +841,7 @@ def claim_size_gnn(results):
     steps = [(p, N, more) for p in DENSITIES for N, more in ((5, 20), (20, 100))]
     return Comparisons(tuple(growth(a, *step) for a in GNN for step in steps))
 
-@claim("experiment", "size-nn", "Section 5, Figure 7", "22_figures.ipynb", "regret.csv")
+@claim("experiment", "size-nn", "Section 5, Figure 7", "23_figures.ipynb", "regret.csv")
 def claim_size_nn(results):
     "NN methods do not scale with N: their regret grows from 20 to 100 nodes, for every density."
     runs = load_runs(results)
@@ -850,7 +850,7 @@ def claim_size_nn(results):
     return Comparisons(worse(20, DENSITIES), worse(5, (0.05, 0.2)),
                        "from 5 to 100 nodes, p below 0.5")
 
-@claim("experiment", "sparse-small", "Figure 7", "22_figures.ipynb", "regret.csv")
+@claim("experiment", "sparse-small", "Figure 7", "23_figures.ipynb", "regret.csv")
 def claim_sparse_small(results):
     "Small sparse graphs are the hardest for the GNN methods."
     runs, others = load_runs(results), [(where["N"], where["p"]) for where in DOMAINS[1:]]
@@ -858,7 +858,7 @@ def claim_sparse_small(results):
                              for a in GNN for other in others))
 
 # %% ../../nbs/26_claims.ipynb #e35ef7d0
-@claim("experiment", "density-gnn-ucb", "Section 5, Figure 3", "22_figures.ipynb", "regret.csv")
+@claim("experiment", "density-gnn-ucb", "Section 5, Figure 3", "23_figures.ipynb", "regret.csv")
 def claim_density_gnn_ucb(results):
     "GNN-UCB takes longer to find the optimum when graphs are denser (N = 20, p = 0.05 to 0.95)."
     runs = load_runs(results)
@@ -870,7 +870,7 @@ def claim_density_gnn_ucb(results):
     stated = compare_domains(runs, "GNN-UCB", (20, 0.05), (20, 0.95), -1)
     return Comparisons((stated,), (rewards,), "in units of reward")
 
-@claim("experiment", "density-nn-ucb", "Section 5, Figure 3", "22_figures.ipynb", "regret.csv")
+@claim("experiment", "density-nn-ucb", "Section 5, Figure 3", "23_figures.ipynb", "regret.csv")
 def claim_density_nn_ucb(results):
     "NN-UCB improves as the edge probability grows (N = 20)."
     runs = load_runs(results)
@@ -884,20 +884,20 @@ def advantage_change(runs, policy, N):
                for net in ("NN", "GNN"))
     return nn - gnn
 
-@claim("experiment", "density-gap", "Section 5, Figure 3", "22_figures.ipynb", "regret.csv")
+@claim("experiment", "density-gap", "Section 5, Figure 3", "23_figures.ipynb", "regret.csv")
 def claim_density_gap(results):
     "The advantage of GNN-UCB over NN-UCB shrinks with density (N = 20)."
     values = advantage_change(load_runs(results), "UCB", 20)
     return Comparisons((Comparison("advantage at p = 0.95 minus advantage at p = 0.05", values),))
 
-@claim("experiment", "density-nn", "Figure 8", "22_figures.ipynb", "regret.csv")
+@claim("experiment", "density-nn", "Figure 8", "23_figures.ipynb", "regret.csv")
 def claim_density_nn(results):
     "The NN methods improve from p = 0.05 to 0.95, for every graph size."
     runs = load_runs(results)
     return Comparisons(tuple(compare_domains(runs, a, (N, 0.05), (N, 0.95))
                              for a in NN for N in NODES))
 
-@claim("experiment", "density-ucb-mostly", "Section 5, Figure 8", "22_figures.ipynb", "regret.csv")
+@claim("experiment", "density-ucb-mostly", "Section 5, Figure 8", "23_figures.ipynb", "regret.csv")
 def claim_density_ucb_mostly(results):
     """The effect of density on the advantage is larger for the UCB methods than for phased
     elimination."""
@@ -925,7 +925,7 @@ def good_fraction(
                          f"got {share.shape[1]}")
     return (share <= (share.mean().min() + MARGIN if limit is None else limit)).mean(axis=1)
 
-@claim("experiment", "insensitive", "Section 5, Figure 5", "22_figures.ipynb", "hyper.csv")
+@claim("experiment", "insensitive", "Section 5, Figure 5", "23_figures.ipynb", "hyper.csv")
 def claim_insensitive(results):
     """The GNN methods perform well for many λ and β: more than half are within the margin of
     the best."""
@@ -935,7 +935,7 @@ def claim_insensitive(results):
         return Comparison(name, values, margin=0.)
     return Comparisons(tuple(few(a) for a in GNN))
 
-@claim("experiment", "less-sensitive-than-nn", "Section 5, Figure 5", "22_figures.ipynb",
+@claim("experiment", "less-sensitive-than-nn", "Section 5, Figure 5", "23_figures.ipynb",
        "hyper.csv")
 def claim_less_sensitive_than_nn(results):
     "They perform well for more values of λ and β than the NN methods."
