@@ -91,8 +91,9 @@ def main():
         row = play(args.out, *job, data)
         left = (time.time() - began)/(i + 1)*(len(jobs) - i - 1)
         print(f"{i + 1}/{len(jobs)} {job[0]} m={job[1]} {job[2]} run {job[3]}: best observed "
-              f"{row['best_observed_regret']:.1f}, regret {row['regret']:.1f}, {row['steps']} steps, "
-              f"{row['seconds']:.0f} s; about {left/60:.0f} min left", flush=True)
+              f"{row['best_observed_regret']:.1f}, regret {row['regret']:.1f}, "
+              f"{row['steps']} steps, {row['seconds']:.0f} s; about {left/60:.0f} min left",
+              flush=True)
 
 
 if __name__ == "__main__":
