@@ -73,6 +73,7 @@ def main():
     parser.add_argument("--m", type=int, default=2048, help="width")
     parser.add_argument("--runs", type=int, default=20, help="number of runs")
     parser.add_argument("--first", type=int, default=0, help="number of the first run")
+    parser.add_argument("--which", type=int, nargs="+", help="numbers of the runs, in this order")
     parser.add_argument("--algorithms", nargs="+", default=list(PAPER_ALGORITHMS))
     parser.add_argument("--out", type=Path, required=True, help="folder for the finished runs")
     parser.add_argument("--until", default="", help="begin no run after this time, such as 20:05")
@@ -82,8 +83,9 @@ def main():
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)  # decayed moments of Adam: tiny numbers would only be slow
     args.out.mkdir(parents=True, exist_ok=True)
-    jobs = [(recipe_from(r).name, args.m, a, run) for r in args.recipe
-            for run in range(args.first, args.first + args.runs) for a in args.algorithms]
+    which = args.which or range(args.first, args.first + args.runs)
+    jobs = [(recipe_from(r).name, args.m, a, run) for r in args.recipe for run in which
+            for a in args.algorithms]
     jobs = [j for j in jobs if not path_of(args.out, *j).exists()]
     data, began = released_data(), time.time()
     for i, job in enumerate(jobs):
