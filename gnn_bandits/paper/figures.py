@@ -9,7 +9,8 @@ __all__ = ['TABLE_FIELDS', 'REGRET_LABELS', 'ARMS_AND_STEPS', 'SHOWN', 'SHADES',
            'paper_settings', 'hyper_table', 'performance_specs', 'paper_curves', 'performance_curves',
            'draw_performance', 'domain_specs', 'domain_curves', 'draw_domains', 'draw_effect', 'draw_size',
            'draw_density', 'published_distances', 'trained_specs', 'trained_table', 'comparable', 'draw_trained',
-           'figure_specs', 'on_disk', 'study_cells', 'missing_seconds', 'save_figure', 'reproduce_figure']
+           'tuning_table', 'main_advantages', 'figure_specs', 'on_disk', 'study_cells', 'missing_seconds',
+           'save_figure', 'reproduce_figure']
 
 # %% ../../nbs/23_figures.ipynb #a3025474
 import io, math, re
@@ -31,7 +32,9 @@ from .datasets import DATASETS, DatasetSpec
 from .experiments import RunSpec, grid, spec_fields
 from .experiments import expected_seconds as run_seconds
 from .population import (ABLATION_RUNS, NO_SETTINGS, SELECTIONS, TUNING_COLUMNS,
-                                          Studies, ablation_cells, select, setting_means)
+                                          Studies, ablation_cells, advantage_table,
+                                          draw_advantage, draw_surfaces, draw_switches, select,
+                                          setting_means)
 from .population import expected_seconds as cell_seconds
 from .store import REGRETS, Store
 from .studies import INPUTS, POLICIES, Cell, cell_file, study_curves
@@ -484,6 +487,16 @@ def draw_trained(
     fig.axes[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
 
 # %% ../../nbs/23_figures.ipynb #ed5c0966
+def tuning_table(studies):
+    "The tuning runs at d = 10."
+    return studies.table(studies.cells("tuning"), TUNING_COLUMNS)
+
+def main_advantages(studies):
+    "The advantage at d = 10, settings selected by regret."
+    found = advantage_table(studies.table(studies.cells("population", studies.settings)))
+    return found[found["settings"] == "cumulative"]
+
+# %% ../../nbs/23_figures.ipynb #f46fc3f5
 FIGURES = {"ntk": figure_ntk, "domains": figure_domains,
            "information_gain": figure_information_gain,
            "hyper": StudyFigure("paper_tuning", hyper_table, draw_hyper, (8.5, 5.5)),
@@ -492,6 +505,9 @@ FIGURES = {"ntk": figure_ntk, "domains": figure_domains,
            "benchmark": StudyFigure("paper", domain_curves, draw_domains, (8.5, 12), domain_specs),
            "size": StudyFigure("paper", domain_curves, draw_size, (8.5, 5.2), domain_specs),
            "density": StudyFigure("paper", domain_curves, draw_density, (8.5, 5.2), domain_specs),
+           "surfaces": StudyFigure("tuning", tuning_table, draw_surfaces, (9, 5)),
+           "advantage": StudyFigure("population", main_advantages, draw_advantage, (8.5, 3)),
+           "switches": StudyFigure("ablation", Studies.ablation, draw_switches, (7, 13)),
            "trained": RunFigure(trained_specs, trained_table, draw_trained, (8.5, 2.8))}
 
 def figure_specs(
@@ -529,8 +545,7 @@ def study_cells(
     if study != "ablation": return studies.cells(study, chosen)
     if studies.quick: return []                                        # a few seconds
     base, others = chosen["cumulative"], {k: v for k, v in chosen.items() if k != "cumulative"}
-    found = ablation_cells(base, others, studies.count(ABLATION_RUNS), **studies.size)
-    return [c for cells in found.values() for c in cells]
+    return ablation_cells(base, others, studies.count(ABLATION_RUNS), **studies.size)
 
 # %% ../../nbs/23_figures.ipynb #1e898e25
 COMPILING = 15. # Seconds until a process has compiled the loop
