@@ -35,10 +35,12 @@ def test_select_by_hand():
     assert all(type(v) is t for s in found.values() for v, t in zip(s, (float, float, int)))
 
 
-@pytest.mark.parametrize("total,size,start", [(10, 3, 0), (6, 6, 0), (1, 10, 0), (0, 4, 0)])
+@pytest.mark.parametrize("total,size,start",
+                         [(10, 3, 0), (6, 6, 0), (1, 10, 0), (0, 4, 0), (4, 3, 5)])
 def test_chunks(total, size, start):
     parts = chunks(total, size, start)
-    assert sum(parts, ()) == tuple(range(total)) and all(0 < len(p) <= size for p in parts)
+    assert sum(parts, ()) == tuple(range(start, start + total))
+    assert all(0 < len(p) <= size for p in parts)
 
 
 def test_grid_is_the_plan():
@@ -82,7 +84,8 @@ def test_a_switch_changes_only_what_it_names():
     seen = {k: set() for k in CHANGES}
     for (switch, level), cells in found.items():
         for c in cells:
-            changed = {k for k, v in fields(c).items() if v != fields(base)[k]} - {"runs", "players"}
+            changed = {k for k, v in fields(c).items() if v != fields(base)[k]}
+            changed -= {"runs", "players"}
             for p, q in zip(c.players, base.players, strict=True):
                 assert p.algorithm == q.algorithm
                 changed |= {k for k, v in fields(p).items() if v != fields(q)[k]}
@@ -117,7 +120,8 @@ def test_time_grows_with_the_work():
     assert expected_seconds([cell], 2) == pytest.approx(one/2)
     for change in (dict(T=1000), dict(arms=400), dict(N=50), dict(runs=(0, 1)), dict(m=256)):
         assert expected_seconds([dataclasses.replace(cell, **change)]) > one, change
-    assert Studies(".", quick=True).seconds() < Studies(".", runs=5).seconds() < Studies(".").seconds()
+    plans = Studies(".", quick=True), Studies(".", runs=5), Studies(".")
+    assert plans[0].seconds() < plans[1].seconds() < plans[2].seconds()
 
 
 def test_settings_are_played_once(tmp_path, monkeypatch):
