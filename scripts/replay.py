@@ -10,9 +10,6 @@ import argparse, sys, tempfile
 from dataclasses import replace
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path = [p for p in sys.path if p != str(HERE)] # numba takes coverage.py there for the package
-
 import numpy as np
 import pandas as pd
 
@@ -24,6 +21,7 @@ from gnn_bandits.paper.store import Store
 from gnn_bandits.paper.studies import REGRET_NAMES, TABLE_COLUMNS, run_study, study_table
 from gnn_bandits.paper.sweep import sweep
 
+HERE = Path(__file__).parent
 RESULTS = HERE.parent/"nbs"/"results"
 SETTING = ["lam", "beta", "random_pulls"]
 TABLES = {"tuning": "tuning", "tuning_d100": "tuning", "paper_tuning": "paper_tuning",
@@ -39,7 +37,7 @@ def settings_in(table):
 
 
 def studies(results, quick):
-    "Name of a study, file of its table, columns, what its rows have besides, its cells."
+    "Name of a study, file of its table, columns, its cells."
     plan, found = Studies(".", quick), {}
     for study, file in TABLES.items():
         if not (results/f"{file}.csv.gz").exists(): continue
@@ -48,22 +46,16 @@ def studies(results, quick):
         columns = TUNING_COLUMNS if "tuning" in study else TABLE_COLUMNS
         chosen = None if "tuning" in study else settings_in(table)
         if study == "population": found = chosen
-        yield study, file, columns, {}, plan.cells(study, chosen)
+        yield study, file, columns, plan.cells(study, chosen)
     if not found or not (results/"ablation.csv.gz").exists(): return
     others = {k: v for k, v in found.items() if k != "cumulative"}
+    table = read_table(results/"ablation.csv.gz")
+    known = {f"{switch}: {level}" for switch, level in zip(table["switch"], table["level"])}
     cells = ablation_cells(found["cumulative"], others, plan.count(ABLATION_RUNS), **plan.size)
-    table = read_table(results/"ablation.csv.gz", "").astype({"level": str})
-    for switch, level in dict.fromkeys(zip(table["switch"], table["level"])):
-        if "1024" in level: continue                               # slow
-        same = [k for k in cells if k[0] == switch and same_level(k[1], level)]
-        yield f"ablation, {switch}: {level}", "ablation", ("algorithm", "run", *REGRET_NAMES), \
-            dict(switch=switch, level=same[0][1]), cells[same[0]]
-
-
-def same_level(a, b):
-    "Levels may be numbers, which a table writes in its own way."
-    try: return float(a) == float(b)
-    except ValueError: return a == b
+    cells = [replace(c, players=tuple(p for p in c.players if p.settings in known))
+             for c in cells if c.m < 512]                          # wide networks are slow
+    yield "ablation", "ablation", ("settings", "algorithm", "run", *REGRET_NAMES), \
+        [c for c in cells if c.players]
 
 
 def one_run(cells, rng):
@@ -77,7 +69,6 @@ def one_run(cells, rng):
 def compare(name, new, old, digits, folder):
     "How many rows equal committed ones in every digit, and of how many."
     new = read_table(write_table(Path(folder)/"new.csv", new, digits))
-    if "level" in new: new, old = (t.astype({"level": str}) for t in (new, old))
     found = pd.merge(new, old[list(new)].drop_duplicates(), how="left", indicator="side")
     same = int((found["side"] == "both").sum())                    # merged on every column
     print(f"{name:44} {same} of {len(new)} runs equal the committed ones in every digit")
@@ -93,6 +84,7 @@ def main():
     cli.add_argument("--seed", type=int, default=0, help="of the sample")
     cli.add_argument("--quick", action="store_true", help="the small tables")
     o = cli.parse_args()
+    sys.path[:] = [p for p in sys.path if p != str(HERE)] # else numba finds our coverage.py
     results = RESULTS/"quick" if o.quick else RESULTS
     rng, parts, counts = np.random.default_rng(o.seed), list(studies(results, o.quick)), []
     rest = max(0, o.runs - 4)
@@ -103,10 +95,10 @@ def main():
     specs = [linear[i] for i in rng.choice(len(linear), min(4, o.runs), replace=False)]
     with tempfile.TemporaryDirectory() as folder:
         if every := [c for cells in chosen for c in cells]: run_study(every, folder, o.jobs)
-        for (study, file, columns, more, _), cells in zip(parts, chosen):
+        for (study, file, columns, _), cells in zip(parts, chosen):
             if not cells: continue
-            new = study_table(folder, cells, columns).assign(**more)
-            old = read_table(results/f"{file}.csv.gz")
+            new, old = study_table(folder, cells, columns), read_table(results/f"{file}.csv.gz")
+            if study == "ablation": old["settings"] = old.pop("switch") + ": " + old.pop("level")
             counts.append(compare(study, new, old, 5, folder))
         store = Store(Path(folder)/"store")
         print(sweep(specs, store, o.jobs))

@@ -35,10 +35,12 @@ def test_select_by_hand():
     assert all(type(v) is t for s in found.values() for v, t in zip(s, (float, float, int)))
 
 
-@pytest.mark.parametrize("total,size,start", [(10, 3, 0), (6, 6, 0), (1, 10, 0), (0, 4, 0)])
+@pytest.mark.parametrize("total,size,start",
+                         [(10, 3, 0), (6, 6, 0), (1, 10, 0), (0, 4, 0), (4, 3, 5)])
 def test_chunks(total, size, start):
     parts = chunks(total, size, start)
-    assert sum(parts, ()) == tuple(range(total)) and all(0 < len(p) <= size for p in parts)
+    assert sum(parts, ()) == tuple(range(start, start + total))
+    assert all(0 < len(p) <= size for p in parts)
 
 
 def test_grid_is_the_plan():
@@ -63,7 +65,9 @@ def test_comparisons_are_the_plan():
         assert (schedule == PAPER_SCHEDULE) == (p.settings == "paper")
     cells = paper_cells(NO_SETTINGS)
     panels = {(c.protocol, c.N, c.p, c.arms, c.T) for c in cells}
-    assert len(panels) == 2*(9 + 2) and sum(len(c.runs) for c in cells) == 60*len(panels)
+    assert len(panels) == 2*(9 + 2)
+    assert sum(len(c.runs) for c in cells) == 2*(10*60 + 18)
+    assert {sum(len(c.runs) for c in cells if c.arms == n) for n in (500, 1000)} == {120, 36}
     assert all(c.reward.evidence == "outside" for c in cells if c.protocol == "many rewards")
 
 
@@ -74,34 +78,47 @@ CHANGES = {"base": set(), "lam": {"lam"}, "beta × pulls": {"beta", "random_pull
            "width": {"m"}, "d": {"d"}, "arms": {"arms"}, "T": {"T"}}
 
 
+def by_level(**more):
+    "(switch, level) -> its players in every cell, with the cell and the runs"
+    found = {}
+    for c in ablation_cells(NO_SETTINGS, OTHERS, **more):
+        for p in c.players:
+            switch, level = p.settings.split(": ", 1)
+            found.setdefault((switch, level), []).append((c, p))
+    return found
+
+
 def test_a_switch_changes_only_what_it_names():
-    found = ablation_cells(NO_SETTINGS, OTHERS)
+    found = by_level()
     assert {switch for switch, _ in found} == set(CHANGES)
-    base = found["base", "base"][0]
+    base_cell = found["base", "base"][0][0]
+    base = {p.algorithm: p for _, p in found["base", "base"]}
     fields = lambda x: {f.name: getattr(x, f.name) for f in dataclasses.fields(x)}
     seen = {k: set() for k in CHANGES}
-    for (switch, level), cells in found.items():
-        for c in cells:
-            changed = {k for k, v in fields(c).items() if v != fields(base)[k]} - {"runs", "players"}
-            for p, q in zip(c.players, base.players, strict=True):
-                assert p.algorithm == q.algorithm
-                changed |= {k for k, v in fields(p).items() if v != fields(q)[k]}
+    for (switch, level), pairs in found.items():
+        for c, p in pairs:
+            old = fields(base_cell) | fields(base[p.algorithm])
+            changed = {k for k, v in (fields(c) | fields(p)).items() if v != old[k]}
+            changed -= {"runs", "players", "settings"}
             assert changed <= CHANGES[switch], (switch, level, changed)
             seen[switch] |= changed
     assert seen == CHANGES                                     # and each of them somewhere
-    other = found["uncertainty", "other kernel's"][0]
-    assert {(p.inputs, p.kernel) for p in other.players} == {("graph", "vector"),
-                                                             ("vector", "graph")}
+    kernels = {(p.inputs, p.kernel) for _, p in found["uncertainty", "other kernel's"]}
+    assert kernels == {("graph", "vector"), ("vector", "graph")}
 
 
 def test_switches_have_the_runs_of_the_base():
-    for (switch, level), cells in ablation_cells(NO_SETTINGS, OTHERS).items():
-        runs = sum((c.runs for c in cells), ())
-        assert runs == tuple(range(20 if "1024" in level else ABLATION_RUNS)), (switch, level)
-        assert {c.seed for c in cells} == {TEST_SEED}
-    few = ablation_cells(NO_SETTINGS, OTHERS, runs=3)
-    assert all(sum((c.runs for c in v), ()) == (0, 1, 2) for v in few.values())
-    assert set(ablation_switches(NO_SETTINGS, OTHERS)) == set(few)
+    for (switch, level), pairs in by_level().items():
+        runs = sum((c.runs for c, p in pairs if p.algorithm == "GNN-UCB"), ())
+        wide = [c.m for c, _ in pairs if c.m]
+        assert runs == tuple(range(len(runs))), (switch, level)
+        assert len(runs) == ABLATION_RUNS or wide and len(runs) >= 20, (switch, level)
+        assert {c.seed for c, _ in pairs} == {TEST_SEED}
+    for pairs in by_level(runs=3).values():
+        assert sum((c.runs for c, p in pairs if p.algorithm == "NN-PE"), ()) == (0, 1, 2)
+    assert set(by_level()) == set(ablation_switches(NO_SETTINGS, OTHERS))
+    few = by_level(only=lambda switch, level: switch == "noise")
+    assert {switch for switch, _ in few} == {"noise"}
 
 
 def test_names_of_settings_reach_the_players():
@@ -117,7 +134,8 @@ def test_time_grows_with_the_work():
     assert expected_seconds([cell], 2) == pytest.approx(one/2)
     for change in (dict(T=1000), dict(arms=400), dict(N=50), dict(runs=(0, 1)), dict(m=256)):
         assert expected_seconds([dataclasses.replace(cell, **change)]) > one, change
-    assert Studies(".", quick=True).seconds() < Studies(".", runs=5).seconds() < Studies(".").seconds()
+    plans = Studies(".", quick=True), Studies(".", runs=5), Studies(".")
+    assert plans[0].seconds() < plans[1].seconds() < plans[2].seconds()
 
 
 def test_settings_are_played_once(tmp_path, monkeypatch):

@@ -9,8 +9,8 @@ __all__ = ['TABLE_FIELDS', 'REGRET_LABELS', 'ARMS_AND_STEPS', 'SHOWN', 'SHADES',
            'paper_settings', 'hyper_table', 'performance_specs', 'paper_curves', 'performance_curves',
            'draw_performance', 'domain_specs', 'domain_curves', 'draw_domains', 'draw_effect', 'draw_size',
            'draw_density', 'published_distances', 'trained_specs', 'trained_table', 'comparable', 'draw_trained',
-           'tuning_table', 'main_advantages', 'figure_specs', 'on_disk', 'study_cells', 'missing_seconds',
-           'save_figure', 'reproduce_figure']
+           'population_tuning', 'population_advantage', 'switch_means', 'figure_specs', 'on_disk', 'study_cells',
+           'missing_seconds', 'save_figure', 'reproduce_figure']
 
 # %% ../../nbs/23_figures.ipynb #a3025474
 import io, math, re
@@ -123,6 +123,7 @@ class StudyFigure:
     draw:Callable # From a matplotlib figure and the table
     size:tuple=(7.2, 3) # Of the figure, inches
     specs:Callable|None=None # From quick, seeds and model to a list of `RunSpec`
+    numbers:Callable=lambda table: table # What of the table is written beside the picture
 
 # %% ../../nbs/23_figures.ipynb #19230553
 # Of a spec, in tables
@@ -214,7 +215,7 @@ def draw_curves(
     ax.set_xlabel("step $t$")
     ax.set_ylim(0, None, auto=True)              # panels that share this axis may need more room
 
-# %% ../../nbs/23_figures.ipynb #4cbee3b8
+# %% ../../nbs/23_figures.ipynb #1187bb6d
 def each_protocol(
     fig, # Matplotlib figure
     table, # Rows of curves
@@ -310,7 +311,7 @@ def performance_curves(studies):
     curves = paper_curves(studies)
     return curves[(curves["N"] == 20) & (curves["p"] == 0.2)]
 
-# %% ../../nbs/23_figures.ipynb #1cd8f86b
+# %% ../../nbs/23_figures.ipynb #2409a002
 def draw_performance(
     fig, # Matplotlib figure
     table, # Curves of the main data set
@@ -408,7 +409,7 @@ def draw_density(fig, table):
     "The effect of density at N = 20."
     draw_effect(fig, table, "p", 20)
 
-# %% ../../nbs/23_figures.ipynb #f53c96b9
+# %% ../../nbs/23_figures.ipynb #6a56b990
 def published_distances(
     curves, # Rows of `study_curves`, of the paper's protocol
     published, # The committed table of published values
@@ -459,7 +460,7 @@ def trained_table(
     more = ("lam", "beta", "fit", "random_pulls")
     return pd.concat([run_table(store, own(p), p, more) for p in TRAINED_PANELS], ignore_index=True)
 
-# %% ../../nbs/23_figures.ipynb #93a291a8
+# %% ../../nbs/23_figures.ipynb #66eaa560
 COMPARED = {"regret": "regret $R_T$", "best_observed_regret": "best-observed regret",
             "late_inference": "inference regret, second half"}
 
@@ -486,17 +487,24 @@ def draw_trained(
     fig.axes[0].set_ylabel("trained, mean gaps")
     fig.axes[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
 
-# %% ../../nbs/23_figures.ipynb #ed5c0966
-def tuning_table(studies):
-    "The tuning runs at d = 10."
+# %% ../../nbs/23_figures.ipynb #e9b77760
+def population_tuning(studies):
+    "The tuning runs of the population."
     return studies.table(studies.cells("tuning"), TUNING_COLUMNS)
 
-def main_advantages(studies):
-    "The advantage at d = 10, settings selected by regret."
-    found = advantage_table(studies.table(studies.cells("population", studies.settings)))
-    return found[found["settings"] == "cumulative"]
+def population_advantage(studies):
+    "The advantage at d = 10 with settings selected by regret."
+    table = studies.table(studies.cells("population", studies.settings))
+    return advantage_table(table[table["settings"] == "cumulative"])
 
-# %% ../../nbs/23_figures.ipynb #f46fc3f5
+def switch_means(table):
+    "Mean regrets and their standard errors by switch, level and algorithm."
+    by = table.groupby(["switch", "level", "algorithm"], sort=False)[list(REGRETS)]
+    found = by.agg(["mean", "sem", "count"])
+    found.columns = [f"{value}_{what}" for value, what in found.columns]
+    return found.reset_index()
+
+# %% ../../nbs/23_figures.ipynb #ed5c0966
 FIGURES = {"ntk": figure_ntk, "domains": figure_domains,
            "information_gain": figure_information_gain,
            "hyper": StudyFigure("paper_tuning", hyper_table, draw_hyper, (8.5, 5.5)),
@@ -505,9 +513,11 @@ FIGURES = {"ntk": figure_ntk, "domains": figure_domains,
            "benchmark": StudyFigure("paper", domain_curves, draw_domains, (8.5, 12), domain_specs),
            "size": StudyFigure("paper", domain_curves, draw_size, (8.5, 5.2), domain_specs),
            "density": StudyFigure("paper", domain_curves, draw_density, (8.5, 5.2), domain_specs),
-           "surfaces": StudyFigure("tuning", tuning_table, draw_surfaces, (9, 5)),
-           "advantage": StudyFigure("population", main_advantages, draw_advantage, (8.5, 3)),
-           "switches": StudyFigure("ablation", Studies.ablation, draw_switches, (7, 13)),
+           "surfaces": StudyFigure("tuning", population_tuning, draw_surfaces, (9, 5),
+                                   numbers=setting_means),
+           "advantage": StudyFigure("population", population_advantage, draw_advantage, (8.5, 3)),
+           "switches": StudyFigure("ablation", Studies.ablation, draw_switches, (7, 13),
+                                   numbers=switch_means),
            "trained": RunFigure(trained_specs, trained_table, draw_trained, (8.5, 2.8))}
 
 def figure_specs(
@@ -547,7 +557,7 @@ def study_cells(
     base, others = chosen["cumulative"], {k: v for k, v in chosen.items() if k != "cumulative"}
     return ablation_cells(base, others, studies.count(ABLATION_RUNS), **studies.size)
 
-# %% ../../nbs/23_figures.ipynb #1e898e25
+# %% ../../nbs/23_figures.ipynb #b20f727b
 COMPILING = 15. # Seconds until a process has compiled the loop
 
 def missing_seconds(
@@ -601,7 +611,8 @@ def reproduce_figure(
             table = make(store, specs)
         else: table = figure.table(studies or Studies(store.path, quick))
         size, draw = figure.size, lambda fig: figure.draw(fig, table)
-    numbers = write_table(out/f"{name}.csv", table)
+    shown = figure.numbers(table) if isinstance(figure, StudyFigure) else table
+    numbers = write_table(out/f"{name}.csv", shown)
     return [save_figure(out/f"{name}.png", draw, size), numbers]
 
 # %% ../../nbs/23_figures.ipynb #74b4f1c5
