@@ -9,7 +9,8 @@ __all__ = ['NOISES', 'ALONE', 'check_number', 'check_choice', 'plain', 'check_ar
            'unpack_arrays', 'write_table', 'read_table', 'use_style']
 
 # %% ../nbs/00_core.ipynb #14e1708a
-import contextlib, hashlib, importlib, io, json, math, os, resource, sys, tempfile, time, zipfile
+import contextlib, gzip, hashlib, importlib, io, json, math, os, resource, sys, tempfile, time
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
@@ -322,7 +323,7 @@ def unpack_arrays(
 
 # %% ../nbs/00_core.ipynb #c27cc9a8
 def write_table(
-    path:str|Path, # File to write
+    path:str|Path, # File to write; compressed if its name ends in .gz
     table, # A pandas table, or a list of dictionaries
     digits:int|None=7, # Significant digits of numbers; None: all
 )->Path:
@@ -331,11 +332,13 @@ def write_table(
     table = pd.DataFrame(table)
     short = lambda v: float(f"{v:.{digits - 1}e}") if isinstance(v, float) else v
     if digits: table = table.map(short)
-    return write_atomically(path, table.to_csv(index=False, lineterminator="\n"))
+    text = table.to_csv(index=False, lineterminator="\n").encode()
+    if Path(path).suffix == ".gz": text = gzip.compress(text, mtime=0)     # no date: same bytes
+    return write_atomically(path, text)
 
 # %% ../nbs/00_core.ipynb #1410e2d2
 def read_table(
-    path:str|Path, # A CSV file
+    path:str|Path, # A CSV file, or one compressed
     # How to get it
     how:str="gnn_bandits reproduce makes it; the committed tables are in nbs/results of the source",
 ):

@@ -14,8 +14,9 @@ import torch
 from fastcore.basics import patch
 from torch import Tensor
 
-from .core import (NOISES, array_hash, check_arms, check_choice, check_memory,
-                              check_number, check_rewards, check_rng, counter_rng, split_rng)
+from .core import (NOISES, array_hash, check_arms, check_choice, check_gram,
+                              check_memory, check_number, check_rewards, check_rng,
+                              counter_rng, split_rng)
 from .features import GNTKFeatures
 from .gntk import check_domains, gntk
 from .graphs import GraphDomain, twins
@@ -110,9 +111,11 @@ def exact_prior(
     X:GraphDomain, # n distinct graphs
     z:Tensor, # (samples, n) standard normal
     options:RewardOptions, # Kernel and jitter
+    gram:Tensor|None=None, # (n, n) Gram matrix, if it is there
 )->Tensor: # (samples, n)
     "Draws from the normalised prior by a Cholesky factorisation of the Gram matrix."
-    return z @ cholesky(gntk(X, L=options.L, average=options.average), options.jitter).T
+    if gram is None: gram = gntk(X, L=options.L, average=options.average)
+    return z @ cholesky(gram, options.jitter).T
 
 def feature_prior(
     X:GraphDomain, # n distinct graphs
@@ -161,6 +164,7 @@ def prior_draws(
     o:RewardOptions, # With method and degree decided
     weights:np.random.Generator, # For the weights of the features
     rest:np.random.Generator, # For what is independent from graph to graph
+    gram:Tensor|None=None, # (n, n) Gram matrix, if it is there
 )->Tensor: # (samples, n), normalised
     "Draws from the prior by the route of the options; zeros for the mean."
     n, normal = len(X), lambda rng, k: torch.from_numpy(rng.standard_normal((samples, k)))
@@ -168,7 +172,7 @@ def prior_draws(
     if o.method == "exact":
         check_memory(f"an exact draw of the rewards of {n} graphs", 17*n*n,
                      'ask for fewer graphs, or for RewardOptions(method="features")')
-        return exact_prior(X, normal(rest, n), o)
+        return exact_prior(X, normal(rest, n), o, gram)
     features = GNTKFeatures(X.d, o.L, o.degree)
     size = len(features)
     check_memory(f"{samples} draws of the rewards of {n} graphs with {size} features",
@@ -183,6 +187,7 @@ def sample_reward(
     outside:GraphDomain|None=None, # Pool of graphs for evidence outside the domain
     evidence:Evidence|None=None, # Given evidence; drawn if not given
     samples:int|None=None, # Draw this many rewards for one evidence
+    gram=None, # (n, n) GNTK of the domain, if it is there; for evidence inside
 )->Tensor: # (n,), or (samples, n)
     "A random reward of every graph."
     if not isinstance(options, RewardOptions):
@@ -199,7 +204,13 @@ def sample_reward(
     distinct, place = twins(joint, options.average).unique(return_inverse=True)
     X, at = joint if len(distinct) == len(joint) else joint[distinct], place[at]
     o, k = sampling_method(X, options), samples or 1
-    g = prior_draws(X, k, o, weights, rest)*math.sqrt(o.scale)
+    if gram is not None:
+        if front: raise ValueError("a Gram matrix of the domain needs evidence inside the domain")
+        gram = check_gram(gram)
+        if len(gram) != len(domain):
+            raise ValueError(f"expected a Gram matrix of {len(domain)} graphs, got {len(gram)}")
+        gram = gram[distinct][:, distinct]
+    g = prior_draws(X, k, o, weights, rest, gram)*math.sqrt(o.scale)
     e = torch.from_numpy(noise.standard_normal((k, len(at))))
     f = condition(g, X, at, drawn.labels, e, o)[:, place[front:]]
     return f[0] if samples is None else f

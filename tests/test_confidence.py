@@ -32,6 +32,16 @@ def test_beta_by_hand():
     with pytest.raises(ValueError, match="expected m to be"):
         c.beta(2, 0.5, 0.25, 0.1, 100, eta=0.01)
 
+def test_third_term_in_posterior_deviations():
+    "By hand at t = 1, linear in t for many observations, and falling with the steps."
+    assert math.isclose(c.descent_term(4, 0.5, 1, 2, C=0.5), 2*math.sqrt(4*2.5/0.5)/0.5)
+    assert math.isclose(c.descent_term(1, 0.5, 1, 2, C=0.5, J=2),
+                        math.sqrt(2/(0.1*0.5))*(math.sqrt(2) + 0.9))
+    far = c.descent_term(1, 0.01, 10**6, 3)/c.descent_term(1, 0.01, 10**5, 3)
+    assert math.isclose(far, 10, rel_tol=1e-6)
+    steps = [c.descent_term(1, 0.1, 5, 2, J=J) for J in (1, 10, 1000, math.inf)]
+    assert steps == sorted(steps, reverse=True)
+
 def test_draws_are_reproducible():
     K = gram(20)
     for draw in (lambda r: c.rkhs_sphere(K, 2., 5, r),

@@ -8,9 +8,9 @@ from torch.testing import assert_close
 
 from gnn_bandits.gntk import gntk
 from gnn_bandits.graphs import GraphDomain
-from gnn_bandits.infogain import (gain_ceiling, gain_path, greedy_gain, head_dimension,
-                                  information_gain,
-                                  max_information_gain, mig_bound)
+from gnn_bandits.infogain import (finite_bound, gain_ceiling, gain_path, greedy_gain,
+                                  head_dimension, information_gain, max_information_gain,
+                                  mig_bound)
 from gnn_bandits.ntk import ntk
 from gnn_bandits.spectrum import multiplicity
 
@@ -94,6 +94,24 @@ def test_bound_holds_on_graphs_to_a_thousand_steps(L, d, N):
             assert gains[T - 1] <= mig_bound(T, d, L, lam, sharp=True) + 1e-9
             assert gains[T - 1] <= mig_bound(T, d, L, lam) + 1e-9
     assert max_information_gain(K, 100, 0.1) <= mig_bound(100, d, L, 0.1)
+
+
+@pytest.mark.parametrize("n", (1, 4, 25))
+@pytest.mark.parametrize("lam", (0.01, 1., 30.))
+def test_the_bound_of_a_finite_domain(n, lam):
+    "Reached by unrelated arms pulled equally often, never exceeded by related ones."
+    for rounds in (1, 2, 9):
+        counts = np.repeat(np.arange(n), rounds)
+        same = (counts[:, None] == counts).astype(float)
+        want = 0.5*np.linalg.slogdet(np.eye(len(counts)) + same/lam)[1]
+        assert math.isclose(finite_bound(n*rounds, n, lam), want, rel_tol=1e-9)
+    K = random_gram(n, 3, n)
+    K = K/K.diagonal().max()
+    gains = greedy_gain(K, 100, lam).gains
+    for T in range(1, 101): assert gains[T - 1] <= finite_bound(T, n, lam)*(1 + 1e-9)
+    assert finite_bound(7, 1000, lam) == finite_bound(7, 7, lam)
+    values = [finite_bound(T, n, lam) for T in (1, 2, 10, 1000)]
+    assert values == sorted(values)
 
 
 @pytest.mark.parametrize("d", (2, 3, 6))

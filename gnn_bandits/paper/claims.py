@@ -567,7 +567,7 @@ def claim_gradient_norm(results, broken=False):
     squares = [square(m, L) for m in (64, 128, 256) for L in (1, 2, 3)]
     return bound_finding(math.sqrt(max(squares)/2.5), f"C = √2.5, {len(squares)} networks")
 
-# %% ../../nbs/26_claims.ipynb #37dbd005
+# %% ../../nbs/26_claims.ipynb #d1fe72c6
 @lru_cache
 def trained_shift(
     m:int, # Width
@@ -604,7 +604,7 @@ def claim_gradient_change(results, broken=False):
                    f"the ratio, without the factor of L, goes from {np.mean(ratio[:4]):.2g} at "
                    f"m = 64 to {np.mean(ratio[-4:]):.2g} at m = 256")
 
-# %% ../../nbs/26_claims.ipynb #8886f035
+# %% ../../nbs/26_claims.ipynb #95d0b6e7
 @claim("theory", "descent-limit", "App. C.2, proxy lemma", "10_training.ipynb",
        control="a rate eight times as fast")
 def claim_descent_limit(results, broken=False):
@@ -769,7 +769,7 @@ def claim_keeps_optimum(results, broken=False):
                    verdict(low >= 0.9, False, high < 0.9),
                    f"{kept} of {n} runs with linearised networks, where 1 - δ = 0.9")
 
-# %% ../../nbs/26_claims.ipynb #2f498c0a
+# %% ../../nbs/26_claims.ipynb #e7f3d6fd
 @lru_cache
 def scale_of_regret(s:EliminationSettings=EliminationSettings()):
     "√(T γ_T) at the end of each episode."
@@ -824,7 +824,7 @@ def claim_regret_bound(results, broken=False):
                    "R/(β√(Tγ)) at its worst horizon changes by a factor of "
                    f"{math.exp(change.mean):.2f} when β doubles")
 
-# %% ../../nbs/26_claims.ipynb #eabd13af
+# %% ../../nbs/26_claims.ipynb #db322d66
 @claim("theory", "table-neural", "Section 4.3, Table 1", "07_information_gain.ipynb")
 def claim_table_neural(results):
     """The regret of NN-PE has the larger bound T^((2Nd-1)/2Nd), so finding the optimum gets harder
@@ -849,7 +849,7 @@ def claim_complete_graphs(results, broken=False):
     return identity_finding(difference, 1e-9,
                             "features within a graph, and the rival's kernel after renumbering")
 
-# %% ../../nbs/26_claims.ipynb #e6fe694e
+# %% ../../nbs/26_claims.ipynb #7a0c0535
 def measured(
     stated:list, # Comparisons of the claim as stated, all of which have to hold
     corrected:list=(), # Those of the corrected claim
@@ -864,7 +864,7 @@ def measured(
     return Finding(f"difference over the rival's mean: {shown.name}", shown.estimate, shown.low,
                    shown.high, said, reason, len(judged), shown.detectable)
 
-# %% ../../nbs/26_claims.ipynb #4c20dbb5
+# %% ../../nbs/26_claims.ipynb #a860e895
 @lru_cache
 def compare_kernels(
     N:int, # Nodes
@@ -911,7 +911,7 @@ def claim_nn_less_accurate(results, broken=False):
                     kernel_comparisons("error", SOME_CELLS[:2], broken),
                     "true on sparse graphs, p of at most 0.2")
 
-# %% ../../nbs/26_claims.ipynb #cd8d218c
+# %% ../../nbs/26_claims.ipynb #7ceb8a9d
 FITS = {"stopped": dict(fit="stopped", J=1000), "10 steps": dict(fit="steps", J=10),
         "1000 steps": dict(fit="steps", J=1000), "limit": dict(fit="limit")}
 TRAINED_AT = (5, 10, 20, 40) # Pulls after which the number of steps is kept
@@ -936,7 +936,7 @@ def stopping_rows(
                          half_regret=float(history.regret[:T//2].sum())/unit) | steps)
     return rows
 
-# %% ../../nbs/26_claims.ipynb #6883bbde
+# %% ../../nbs/26_claims.ipynb #66f30c99
 def stopping_table(
     runs:int=24, # Domains
 )->pd.DataFrame:
@@ -945,7 +945,7 @@ def stopping_table(
     with one_thread():
         return pd.DataFrame([row for run in tqdm(range(runs)) for row in stopping_rows(run)])
 
-# %% ../../nbs/26_claims.ipynb #da8bfebf
+# %% ../../nbs/26_claims.ipynb #ed793c94
 @claim("explanation", "stopping-crucial", "Section 5, lazy training", "10_training.ipynb",
        "stopping.csv", control="10 steps as the only rival")
 def claim_stopping_crucial(results, broken=False):
@@ -972,7 +972,7 @@ def claim_steps_grow(results, broken=False):
                    f"{np.exp(y[:, 0].mean()):.0f} steps at t = 5, {np.exp(y[:, -1].mean()):.0f} at "
                    "t = 40, where 1000 is the most")
 
-# %% ../../nbs/26_claims.ipynb #3e786683
+# %% ../../nbs/26_claims.ipynb #70855cff
 @lru_cache
 def diagonal_error(
     m:int, # Width
@@ -1011,7 +1011,7 @@ def claim_diagonal_worsens(results, broken=False):
     return measured([Comparison("error at m = 128 against m = 512", (small - large,),
                                 large.mean())])
 
-# %% ../../nbs/26_claims.ipynb #35b45e17
+# %% ../../nbs/26_claims.ipynb #22056ed7
 def norms_of_draws(
     p:float, # Edge probability
     seed:int, # Of domain and draw
@@ -1096,7 +1096,7 @@ def claim_published_gnn(results):
     return exact_finding("comparisons in which the GNN method ends lower", total,
                          verdict(total == 4*n, same == n), reason, 4*n)
 
-# %% ../../nbs/26_claims.ipynb #d2d143f9
+# %% ../../nbs/26_claims.ipynb #567b5b14
 @claim("published", "published-density", "Figure 3", "27_errata.ipynb", "published.csv")
 def claim_published_density(results):
     """The denser the graphs, the smaller the advantage of GNN-UCB over NN-UCB
@@ -1152,7 +1152,7 @@ def lower(
     return Comparison(name, (paired(first, second),), second.mean())
 
 # %% ../../nbs/26_claims.ipynb #d2017b15
-@claim("experiment", "best-everywhere", "Sections 1 and 5, Figure 1", "26_claims.ipynb", *RUNS)
+@claim("experiment", "best-everywhere", "Sections 1 and 5, Figure 1", "22_population.ipynb", *RUNS)
 def claim_best_everywhere(panel):
     "GNN-PE has the lowest regret for every number of arms and in all nine domains."
     return Comparisons(tuple(lower(panel, "GNN-PE", rival, **cell) for rival in ("GNN-UCB", *NN)
@@ -1164,7 +1164,7 @@ def claim_best_as_run(panel):
     regret at 200 arms."""
     return Comparisons(tuple(lower(panel, "GNN-PE", rival) for rival in ("GNN-UCB", *NN)))
 
-@claim("experiment", "gnn-beats-nn", "Figure 6", "26_claims.ipynb", *RUNS)
+@claim("experiment", "gnn-beats-nn", "Figure 6", "22_population.ipynb", *RUNS)
 def claim_gnn_beats_nn(panel):
     "The GNN methods outperform the NN methods in all domains, with the same policy on both sides."
     return Comparisons(tuple(lower(panel, f"GNN-{a}", f"NN-{a}", **cell)
@@ -1181,7 +1181,7 @@ def missed(
     "Share of runs, by unit of replication, that end without the optimum."
     return sample(panel, algorithm, lambda r: (r["found_at"] > r["T"]).astype(float), **cell)
 
-@claim("experiment", "finds-optimum", "Section 5, Figure 1", "26_claims.ipynb", *RUNS,
+@claim("experiment", "finds-optimum", "Section 5, Figure 1", "22_population.ipynb", *RUNS,
        measures=STEPS)
 def claim_finds_optimum(panel):
     "The GNN methods find the optimal graph whatever the number of arms: in nine runs of ten."
@@ -1190,7 +1190,7 @@ def claim_finds_optimum(panel):
                    (missed(panel, a, **cell).to_numpy(),), form="not above")
         for a in GNN for cell in with_arms(panel)))
 
-@claim("experiment", "nn-may-fail", "Section 5, Figure 1", "26_claims.ipynb", *RUNS,
+@claim("experiment", "nn-may-fail", "Section 5, Figure 1", "22_population.ipynb", *RUNS,
        existential=True, measures=STEPS)
 def claim_nn_may_fail(panel):
     "The NN methods may fail to find the optimum in the time given: in more than one run of ten."
@@ -1212,15 +1212,15 @@ def slows_down(
     return Comparison(f"{algorithm}, second half against first, {describe(cell)}",
                       (paired(late, early),), max(early.mean(), 1e-3))
 
-@claim("experiment", "sublinear", "Section 5, Figures 2, 3 and 6", "26_claims.ipynb", *RUNS,
+@claim("experiment", "sublinear", "Section 5, Figures 2, 3 and 6", "22_population.ipynb", *RUNS,
        measures=("regret",), control="random pulling in the place of GNN methods")
 def claim_sublinear(panel):
     "The GNN methods have sublinear cumulative regret in all nine domains."
     return Comparisons(tuple(slows_down(panel, a, **cell) for a in GNN for cell in DOMAINS),
                        tuple(slows_down(panel, "Random", **cell) for cell in DOMAINS))
 
-# %% ../../nbs/26_claims.ipynb #2cc06e2d
-@claim("experiment", "scales-with-arms", "Section 5, Figure 1", "26_claims.ipynb", *RUNS)
+# %% ../../nbs/26_claims.ipynb #e5ba320b
+@claim("experiment", "scales-with-arms", "Section 5, Figure 1", "22_population.ipynb", *RUNS)
 def claim_scales_with_arms(panel):
     "GNN-PE scales well: in 500 steps 500 and 1000 arms cost no more than 200, up to the margin."
     few, *more = with_arms(panel)
@@ -1240,7 +1240,7 @@ def transfers(panel, algorithm, who, cell):
     return Comparison(f"{who} as the paper selects against {algorithm}, {describe(cell)}",
                       (paired(other, own),), own.mean(), "not above")
 
-@claim("experiment", "out-of-the-box", "Section 5, Figure 6", "26_claims.ipynb", *RUNS,
+@claim("experiment", "out-of-the-box", "Section 5, Figure 6", "22_population.ipynb", *RUNS,
        control="random pulling with nothing selected")
 def claim_out_of_the_box(panel):
     """λ and β that are selected on the smallest, sparsest graphs work in all nine domains as well
@@ -1270,17 +1270,18 @@ def advantage(panel, policy, N, p):
     return paired(nn, gnn)
 
 # %% ../../nbs/26_claims.ipynb #a4d9aab7
-@claim("experiment", "size-gnn-pe", "Section 5, Figure 2", "26_claims.ipynb", *RUNS)
+@claim("experiment", "size-gnn-pe", "Section 5, Figure 2", "22_population.ipynb", *RUNS)
 def claim_size_gnn_pe(panel):
     "More nodes (20 to 100, p = 0.2) change the regret of GNN-PE by less than a tenth."
     return Comparisons((compare_domains(panel, "GNN-PE", (100, 0.2), (20, 0.2), "within"),))
 
-@claim("experiment", "same-steps", "Section 5, Figure 2", "26_claims.ipynb", *RUNS, measures=STEPS)
+@claim("experiment", "same-steps", "Section 5, Figure 2", "22_population.ipynb", *RUNS,
+       measures=STEPS)
 def claim_same_steps(panel):
     "GNN-PE finds the optimum in about as many steps with 100 nodes as with 20 (p = 0.2)."
     return Comparisons((compare_domains(panel, "GNN-PE", (100, 0.2), (20, 0.2), "within"),))
 
-@claim("experiment", "size-nn-pe", "Section 5, Figure 2", "26_claims.ipynb", *RUNS)
+@claim("experiment", "size-nn-pe", "Section 5, Figure 2", "22_population.ipynb", *RUNS)
 def claim_size_nn_pe(panel):
     "More nodes (20 to 100, p = 0.2) hurt NN-PE more than GNN-PE."
     few, many = (advantage(panel, "PE", N, 0.2) for N in (20, 100))
@@ -1288,20 +1289,20 @@ def claim_size_nn_pe(panel):
     return Comparisons((Comparison("advantage of GNN-PE, N = 20 against N = 100", (few, -many),
                                    scale),))
 
-@claim("experiment", "size-gnn", "Section 5, Figure 7", "26_claims.ipynb", *RUNS)
+@claim("experiment", "size-gnn", "Section 5, Figure 7", "22_population.ipynb", *RUNS)
 def claim_size_gnn(panel):
     "GNN methods scale well with N, for every density: no growth beyond the margin."
     steps = [(p, N, more) for p in DENSITIES for N, more in ((5, 20), (20, 100))]
     return Comparisons(tuple(compare_domains(panel, a, (more, p), (N, p), "not above")
                              for a in GNN for p, N, more in steps))
 
-@claim("experiment", "size-nn", "Section 5, Figure 7", "26_claims.ipynb", *RUNS)
+@claim("experiment", "size-nn", "Section 5, Figure 7", "22_population.ipynb", *RUNS)
 def claim_size_nn(panel):
     "NN methods do not scale with N: their regret grows from 20 to 100 nodes, for every density."
     return Comparisons(tuple(compare_domains(panel, a, (20, p), (100, p))
                              for a in NN for p in DENSITIES))
 
-@claim("experiment", "sparse-small", "Figure 7", "26_claims.ipynb", *RUNS)
+@claim("experiment", "sparse-small", "Figure 7", "22_population.ipynb", *RUNS)
 def claim_sparse_small(panel):
     "Small sparse graphs are the hardest for the GNN methods."
     others = [(cell["N"], cell["p"]) for cell in DOMAINS[1:]]
@@ -1309,19 +1310,19 @@ def claim_sparse_small(panel):
                              for a in GNN for other in others))
 
 # %% ../../nbs/26_claims.ipynb #e35ef7d0
-@claim("experiment", "density-gnn-ucb", "Section 5, Figure 3", "26_claims.ipynb", *RUNS,
+@claim("experiment", "density-gnn-ucb", "Section 5, Figure 3", "22_population.ipynb", *RUNS,
        measures=STEPS)
 def claim_density_gnn_ucb(panel):
     "GNN-UCB takes longer to find the optimum when graphs are denser (N = 20, p = 0.05 to 0.95)."
     return Comparisons((compare_domains(panel, "GNN-UCB", (20, 0.05), (20, 0.95)),))
 
-@claim("experiment", "density-nn-ucb", "Section 5, Figure 3", "26_claims.ipynb", *RUNS)
+@claim("experiment", "density-nn-ucb", "Section 5, Figure 3", "22_population.ipynb", *RUNS)
 def claim_density_nn_ucb(panel):
     "NN-UCB improves as the edge probability grows (N = 20)."
     return Comparisons(tuple(compare_domains(panel, "NN-UCB", (20, q), (20, p))
                              for p, q in ((0.05, 0.2), (0.2, 0.95))))
 
-@claim("experiment", "density-gap", "Section 5, Figure 3", "26_claims.ipynb", *RUNS)
+@claim("experiment", "density-gap", "Section 5, Figure 3", "22_population.ipynb", *RUNS)
 def claim_density_gap(panel):
     "The advantage of GNN-UCB over NN-UCB shrinks with density (N = 20, p = 0.05 to 0.95)."
     sparse, dense = (advantage(panel, "UCB", 20, p) for p in (0.05, 0.95))
@@ -1329,7 +1330,7 @@ def claim_density_gap(panel):
     return Comparisons((Comparison("advantage of GNN-UCB, N = 20, p = 0.95 against p = 0.05",
                                    (dense, -sparse), scale),))
 
-@claim("experiment", "density-nn", "Figure 8", "26_claims.ipynb", *RUNS)
+@claim("experiment", "density-nn", "Figure 8", "22_population.ipynb", *RUNS)
 def claim_density_nn(panel):
     "The NN methods tend to improve from p = 0.05 to 0.95, in the mean over graph sizes."
     def improves(algorithm):
@@ -1339,8 +1340,8 @@ def claim_density_nn(panel):
                           (*ends[0], *(-v for v in ends[1])), sum(v.mean() for v in ends[1]))
     return Comparisons(tuple(improves(a) for a in NN))
 
-# %% ../../nbs/26_claims.ipynb #a0bee71c
-@claim("experiment", "density-ucb-mostly", "Section 5, Figure 8", "26_claims.ipynb", *RUNS)
+# %% ../../nbs/26_claims.ipynb #4b87a876
+@claim("experiment", "density-ucb-mostly", "Section 5, Figure 8", "22_population.ipynb", *RUNS)
 def claim_density_ucb_mostly(panel):
     """The effect of density on the advantage is larger for the UCB methods than for phased
     elimination, in the mean over graph sizes."""
@@ -1359,9 +1360,9 @@ def good_fraction(
     batches:int=8, # Into which the runs are dealt
 )->np.ndarray: # (batches,) share of the configurations that do well
     "How many configurations of λ and β do about as well as the best."
-    runs = panel.runs[panel.runs["algorithm"] == algorithm]
+    runs = panel.find(algorithm=algorithm, d=10)
     if runs.empty: raise ValueError(f"expected runs of {algorithm} in the tuning table, got none")
-    table = runs.pivot(index=["run", "N", "p", "d"], columns=["random_pulls", "lam", "beta"],
+    table = runs.pivot(index=["run", "N", "p"], columns=["random_pulls", "lam", "beta"],
                        values=panel.measure).dropna(axis=1)
     if len(table) < batches or table.shape[1] < 2:
         raise ValueError(f"expected at least {batches} runs that share two configurations, "
@@ -1373,14 +1374,15 @@ def good_fraction(
         return (mean <= (1 + MARGIN)*mean[best]).mean()
     return np.array([share(b) for b in range(batches)])
 
-@claim("experiment", "insensitive", "Section 5, Figure 5", "26_claims.ipynb", *TUNING)
+@claim("experiment", "insensitive", "Section 5, Figure 5", "22_population.ipynb", *TUNING)
 def claim_insensitive(panel):
     """The GNN methods perform well for many λ and β: more than half of the grid is within the
     margin of the best."""
     return Comparisons(tuple(Comparison(f"{a}, one half minus the share near the best",
                                         (0.5 - good_fraction(panel, a),)) for a in GNN))
 
-@claim("experiment", "less-sensitive-than-nn", "Section 5, Figure 5", "26_claims.ipynb", *TUNING)
+@claim("experiment", "less-sensitive-than-nn", "Section 5, Figure 5", "22_population.ipynb",
+       *TUNING)
 def claim_less_sensitive_than_nn(panel):
     "The GNN methods perform well for more values of λ and β than the NN methods."
     return Comparisons(tuple(
@@ -1388,7 +1390,7 @@ def claim_less_sensitive_than_nn(panel):
                    (good_fraction(panel, f"NN-{a}") - good_fraction(panel, f"GNN-{a}"),))
         for a in POLICIES))
 
-# %% ../../nbs/26_claims.ipynb #b1fa1534
+# %% ../../nbs/26_claims.ipynb #c6bc3dd8
 SENTENCES = (
     # place, sentence in our words, claims that judge it, or "" and a note
     ("5, data", "Domains of random graphs that differ in size and density, with a reward that "

@@ -110,7 +110,7 @@ HOW_TO_MAKE = {
     "elimination.csv": "python scripts/elimination.py",
     "stopping.csv": "python scripts/stopping.py",
     "published.csv": "python scripts/published_table.py FOLDER",
-    "released.csv": "gnn_bandits reproduce",
+    "released.csv": "python scripts/released.py --out FOLDER",
     "population.csv.gz": "gnn_bandits reproduce", "tuning.csv.gz": "gnn_bandits reproduce",
     "paper.csv.gz": "gnn_bandits reproduce", "paper_tuning.csv.gz": "gnn_bandits reproduce"}
 
@@ -187,7 +187,7 @@ def decay_finding(
     return Finding(f"slope of log {what}", slope, low, high, verdict(holds, False, low > rate),
                    f"{seen} the power {rate:.3g}")
 
-# %% ../../nbs/25_ledger.ipynb #1499aae0
+# %% ../../nbs/25_ledger.ipynb #a9c42fa5
 def show_number(x):
     "Four digits; rounding errors are shown as 0, nothing where there is no number."
     if x is None or not math.isfinite(x): return ""
@@ -209,7 +209,7 @@ def with_control(
         control=f"{claim.control}: {show_number(other.estimate)}, {other.verdict} "
                 f"({other.reason})"))
 
-# %% ../../nbs/25_ledger.ipynb #67565c9c
+# %% ../../nbs/25_ledger.ipynb #e10e8fd3
 class Estimate(NamedTuple):
     "A mean difference."
     mean:float
@@ -338,7 +338,7 @@ def count_in_words(
     return (f"{of('holds')} of {len(judged)} comparisons hold, {of('contradicted')} contradicted, "
             f"{of('inconclusive')} undecided")
 
-# %% ../../nbs/25_ledger.ipynb #82ef727d
+# %% ../../nbs/25_ledger.ipynb #9626e439
 PROTOCOLS = {"population.csv.gz": ("population",), "paper.csv.gz": ("one reward", "many rewards"),
              "tuning.csv.gz": ("population",), "paper_tuning.csv.gz": ("one reward",),
              "released.csv": ("released recipe",)} # Of the runs in each file
@@ -357,7 +357,7 @@ def settings_for(
     if protocol == "released recipe": return None
     return SETTINGS[measure] if protocol == "population" else "paper"
 
-# %% ../../nbs/25_ledger.ipynb #4176e381
+# %% ../../nbs/25_ledger.ipynb #0e0f132e
 GROUPS = ["algorithm", "N", "p", "d", "arms"] # Columns that make a cell
 
 class Runs(NamedTuple):
@@ -396,7 +396,7 @@ class Panel:
         for name, value in where.items(): table = table[table[name] == value]
         return table
 
-# %% ../../nbs/25_ledger.ipynb #46e14203
+# %% ../../nbs/25_ledger.ipynb #6fa3b529
 def select_runs(
     panel:Panel, # Where to look
     algorithm:str, # Name
@@ -439,7 +439,7 @@ def paired(
         raise ValueError(f"expected at least three runs or rewards in common, got {list(units)}")
     return (a[units] - b[units]).to_numpy()
 
-# %% ../../nbs/25_ledger.ipynb #60c9dd37
+# %% ../../nbs/25_ledger.ipynb #26121f95
 def panels(
     results:str|Path, # Folder of result tables
     files:Sequence[str], # Names in `PROTOCOLS`
@@ -455,7 +455,7 @@ def panels(
             made += [Panel(protocol, measure, source) for measure in measures]
     return made
 
-# %% ../../nbs/25_ledger.ipynb #5a99b6bb
+# %% ../../nbs/25_ledger.ipynb #2dc39223
 class PanelFinding(NamedTuple):
     "What was found in one panel."
     panel:Panel
@@ -482,7 +482,7 @@ def overall(
     if any(holds(primary)): return "holds with a correction"
     return "contradicted" if any(against(primary)) else "inconclusive"
 
-# %% ../../nbs/25_ledger.ipynb #ffdaff27
+# %% ../../nbs/25_ledger.ipynb #8aff54ad
 def judge_claim(
     claim:Claim, # An experiment
     results:str|Path, # Folder of result tables
@@ -586,7 +586,7 @@ def summary(
     kinds = [k for k in KINDS if k in count.index]
     return markdown_table(["", *VERDICTS], [[k, *count.loc[k]] for k in kinds], right=True)
 
-# %% ../../nbs/25_ledger.ipynb #f93f30c1
+# %% ../../nbs/25_ledger.ipynb #b6d7acc8
 def ledger_markdown(
     table:pd.DataFrame, # What `ledger` returned first
 )->str: # Markdown
