@@ -267,3 +267,11 @@ def test_scripts_reproduce_committed_rows(tmp_path, script, every):
     expected = committed[1::every] if every else committed[1:1 + len(claims.FITS)]
     assert out.read_text().splitlines() == committed[:1] + expected
     assert EliminationSettings().horizon == 2**9 - 1
+
+
+@pytest.mark.skipif(not (RESULTS/"claims_panels.csv").exists(), reason="no table of panels yet")
+def test_independent_script_agrees_with_the_committed_ledger():
+    done = check_script(RESULTS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    covered = pd.read_csv(RESULTS/"claims.csv")["key"]
+    assert list(covered) == [c.key for c in CLAIMS]

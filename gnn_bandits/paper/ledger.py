@@ -187,7 +187,7 @@ def decay_finding(
     return Finding(f"slope of log {what}", slope, low, high, verdict(holds, False, low > rate),
                    f"{seen} the power {rate:.3g}")
 
-# %% ../../nbs/25_ledger.ipynb #a9c42fa5
+# %% ../../nbs/25_ledger.ipynb #d1dca717
 def show_number(x):
     "Four digits; rounding errors are shown as 0, nothing where there is no number."
     if x is None or not math.isfinite(x): return ""
@@ -209,7 +209,7 @@ def with_control(
         control=f"{claim.control}: {show_number(other.estimate)}, {other.verdict} "
                 f"({other.reason})"))
 
-# %% ../../nbs/25_ledger.ipynb #e10e8fd3
+# %% ../../nbs/25_ledger.ipynb #b8ff0ffd
 class Estimate(NamedTuple):
     "A mean difference."
     mean:float
@@ -295,6 +295,8 @@ class Judgement(NamedTuple):
     low:float
     high:float
     detectable:float # In the same unit
+    form:str # What was claimed
+    margin:float
 
 def judge(
     comparison:Comparison, # What is claimed
@@ -308,7 +310,8 @@ def judge(
     excluded = dict(zip(FORMS, (low >= -margin, low > margin, low > margin or high < -margin)))
     said = verdict(adjusted <= alpha, False, excluded[form])
     reach = stats.t.ppf(1 - alpha/k, found.df) + stats.t.ppf(0.8, found.df)
-    return Judgement(comparison.name, said, adjusted, found.mean, low, high, reach*found.error)
+    return Judgement(comparison.name, said, adjusted, found.mean, low, high, reach*found.error,
+                     form, margin)
 
 # %% ../../nbs/25_ledger.ipynb #83b27273
 def all_judgements(
@@ -338,7 +341,7 @@ def count_in_words(
     return (f"{of('holds')} of {len(judged)} comparisons hold, {of('contradicted')} contradicted, "
             f"{of('inconclusive')} undecided")
 
-# %% ../../nbs/25_ledger.ipynb #9626e439
+# %% ../../nbs/25_ledger.ipynb #98a5b181
 PROTOCOLS = {"population.csv.gz": ("population",), "paper.csv.gz": ("one reward", "many rewards"),
              "tuning.csv.gz": ("population",), "paper_tuning.csv.gz": ("one reward",),
              "released.csv": ("released recipe",)} # Of the runs in each file
@@ -357,7 +360,7 @@ def settings_for(
     if protocol == "released recipe": return None
     return SETTINGS[measure] if protocol == "population" else "paper"
 
-# %% ../../nbs/25_ledger.ipynb #0e0f132e
+# %% ../../nbs/25_ledger.ipynb #fa73fa07
 GROUPS = ["algorithm", "N", "p", "d", "arms"] # Columns that make a cell
 
 class Runs(NamedTuple):
@@ -396,7 +399,7 @@ class Panel:
         for name, value in where.items(): table = table[table[name] == value]
         return table
 
-# %% ../../nbs/25_ledger.ipynb #6fa3b529
+# %% ../../nbs/25_ledger.ipynb #b93a3478
 def select_runs(
     panel:Panel, # Where to look
     algorithm:str, # Name
@@ -439,7 +442,7 @@ def paired(
         raise ValueError(f"expected at least three runs or rewards in common, got {list(units)}")
     return (a[units] - b[units]).to_numpy()
 
-# %% ../../nbs/25_ledger.ipynb #26121f95
+# %% ../../nbs/25_ledger.ipynb #a96e626d
 def panels(
     results:str|Path, # Folder of result tables
     files:Sequence[str], # Names in `PROTOCOLS`
@@ -455,7 +458,7 @@ def panels(
             made += [Panel(protocol, measure, source) for measure in measures]
     return made
 
-# %% ../../nbs/25_ledger.ipynb #2dc39223
+# %% ../../nbs/25_ledger.ipynb #279fc403
 class PanelFinding(NamedTuple):
     "What was found in one panel."
     panel:Panel
@@ -482,7 +485,7 @@ def overall(
     if any(holds(primary)): return "holds with a correction"
     return "contradicted" if any(against(primary)) else "inconclusive"
 
-# %% ../../nbs/25_ledger.ipynb #8aff54ad
+# %% ../../nbs/25_ledger.ipynb #6265d38d
 def judge_claim(
     claim:Claim, # An experiment
     results:str|Path, # Folder of result tables
@@ -540,7 +543,8 @@ def panel_rows(
         estimate=show_number(f.shown.estimate), low=show_number(f.shown.low),
         high=show_number(f.shown.high), comparisons=len(f.judged), hold=of(f, "holds"),
         contradicted=of(f, "contradicted"), detectable=show_number(f.shown.detectable),
-        shown=f.shown.name, control=f.control) for f in found]
+        form=f.shown.form, margin=f.shown.margin, shown=f.shown.name, control=f.control)
+        for f in found]
 
 def ledger(
     claims:Sequence[Claim], # Which ones, in order
@@ -586,7 +590,7 @@ def summary(
     kinds = [k for k in KINDS if k in count.index]
     return markdown_table(["", *VERDICTS], [[k, *count.loc[k]] for k in kinds], right=True)
 
-# %% ../../nbs/25_ledger.ipynb #b6d7acc8
+# %% ../../nbs/25_ledger.ipynb #a1a34ff3
 def ledger_markdown(
     table:pd.DataFrame, # What `ledger` returned first
 )->str: # Markdown
