@@ -103,6 +103,15 @@ def test_three_forms():
     with pytest.raises(ValueError, match="scale"): Comparison("x", (Z,), 0.)
 
 
+def test_level_of_the_test():
+    "A one-sided p-value of 0.04 is enough, 0.06 is not; beside an equal one half of it is needed"
+    def values(p): return 5*(Z + stats.t.ppf(p, 20)*stats.sem(Z))
+    for p, k, expected in ((0.04, 1, "holds"), (0.06, 1, "inconclusive"), (0.024, 2, "holds"),
+                           (0.026, 2, "inconclusive")):
+        family = [Comparison(str(i), (values(p),)) for i in range(k)]
+        assert p_value(family[0]) == pytest.approx(p) and judged(*family)[0] == expected
+
+
 def test_margin_is_relative_to_the_rival():
     "The same difference matters beside a small rival and not beside a large one"
     difference = -1.5 + 3*Z
