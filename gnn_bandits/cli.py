@@ -20,43 +20,79 @@ def cores()->int:
     if hasattr(os, "sched_getaffinity"): return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
+def duration(seconds)->str:
+    "A time in the unit that suits it."
+    if seconds < 100: return f"{seconds:.0f} seconds"
+    return f"{seconds/60:.0f} minutes" if seconds < 6000 else f"{seconds/3600:.1f} hours"
+
+# %% ../nbs/30_cli.ipynb #22ffc1c6
+def chosen_figures(figure, model, out)->list[str]:
+    "Names of figures, after a look at what they are asked for."
+    from gnn_bandits.paper.figures import FIGURES
+    names = list(FIGURES) if figure == "all" else list(dict.fromkeys(figure.split(",")))
+    if unknown := [n for n in names if n not in FIGURES]:
+        raise ValueError(f"unknown figure {unknown[0]!r}; there are: all, {', '.join(FIGURES)}")
+    takes = [n for n, f in FIGURES.items() if getattr(f, "specs", None) and n != "trained"]
+    if model and not set(takes) & set(names):
+        raise ValueError(f"{names[0]} takes no model; those that do: {', '.join(takes)}")
+    if Path(out).exists() and not Path(out).is_dir():
+        raise ValueError(f"{out} is a file; name a folder with --out")
+    return names
+
+def announce(studies, wanted, store, specs, jobs, scheduler):
+    "Say how long it will take; complain about a scheduler that is not there."
+    from gnn_bandits.paper.figures import missing_seconds
+    from gnn_bandits.paper.sweep import dask_pool
+    workers = jobs
+    seconds = missing_seconds(studies, wanted, store, specs, workers)
+    if not seconds: return
+    if scheduler:
+        with dask_pool(scheduler) as (_, window): workers = max(1, window//2)
+        seconds *= jobs/workers
+    print(f"about {duration(seconds)} with {workers} at work; what is finished is kept in "
+          f"{store.path}", flush=True)
+
 # %% ../nbs/30_cli.ipynb #a172674d
 def reproduce(
     figure:str="all", # Names of figures with commas between them
     quick:bool=False, # Smaller samples, the same pictures
     seeds:int=None, # Runs of each algorithm, in figures that have runs; their own if not given
-    model:str=None, # What to learn with, in figures that have runs; their own if not given
-    jobs:int=None, # Worker processes; one for each core if not given
+    model:str=None, # Play single runs with this model; studies of infinite width if not given
+    jobs:int=None, # Worker processes; one for each core if not given, with --quick one
     scheduler:str=None, # Address of a Dask scheduler such as tcp://10.0.0.1:8786, to run there
     out:str="reproduction", # Folder for pictures, tables and runs
 ):
     "Run the paper's pipeline and draw its figures. Runs that are finished are skipped."
-    from gnn_bandits.core import check_number, write_table
-    from gnn_bandits.paper.figures import (FIGURES, REGRET_PANELS, cost_table, figure_specs,
-                                           regret_table, reproduce_figure)
+    from gnn_bandits.core import check_number
+    from gnn_bandits.paper.figures import (FIGURES, TUNINGS, StudyFigure, figure_specs,
+                                           reproduce_figure)
+    from gnn_bandits.paper.population import Studies
     from gnn_bandits.paper.store import Store
     from gnn_bandits.paper.sweep import sweep
-    names = list(FIGURES) if figure == "all" else figure.split(",")
-    if unknown := [n for n in names if n not in FIGURES]:
-        raise ValueError(f"unknown figure {unknown[0]!r}; there are: all, {', '.join(FIGURES)}")
-    if Path(out).exists() and not Path(out).is_dir():
-        raise ValueError(f"{out} is a file; name a folder with --out")
+    names = chosen_figures(figure, model, out)
     if jobs is not None: check_number("jobs", jobs, 1, whole=True)
     specs = {n: figure_specs(n, quick, seeds, model) for n in names}
-    store, runs = Store(Path(out)/"store"), [s for n in names for s in specs[n]]
-    for name in sorted(names, key=lambda n: len(specs[n]) > 0):
-        if specs[name] and runs:
-            summary, runs = sweep(runs, store, jobs or cores(), scheduler), []
-            print(f"{summary} in {store.path}")
-        if all(s in store for s in specs[name]):
-            written = reproduce_figure(name, out, quick, store, specs[name])
+    store, jobs = Store(Path(out)/"store"), jobs or (1 if quick else cores())
+    studies = Studies(store.path, quick, seeds, jobs, scheduler)
+    stage = {n: 2 if specs[n] else int(isinstance(FIGURES[n], StudyFigure)) for n in names}
+    wanted = [FIGURES[n].study for n in names if stage[n] == 1]
+    if figure == "all": wanted = list(TUNINGS)
+    runs = [s for n in names for s in specs[n]]
+    announce(studies, wanted, store, runs, jobs, scheduler)
+    def draw(at):
+        for name in [n for n in names if stage[n] == at and all(s in store for s in specs[n])]:
+            written = reproduce_figure(name, out, quick, store, specs[name], studies)
             for path in written: print(f"wrote {path}")
-    whole = {n: s for n, s in specs.items() if s and all(spec in store for spec in s)}
-    if whole: print(f"wrote {write_table(Path(out)/'cost.csv', cost_table(store, whole))}")
-    if set(whole) >= set(REGRET_PANELS.values()):
-        table = regret_table(store, quick, seeds, model)
-        print(f"wrote {write_table(Path(out)/'regret.csv', table)}")
-    if any(specs.values()) and summary.failed:
+    draw(0)
+    try:
+        draw(1)
+        for path in studies.write(out) if figure == "all" else []: print(f"wrote {path}")
+    except KeyboardInterrupt as e: raise KeyboardInterrupt("finished cells are kept") from e
+    if not runs: return
+    summary = sweep(runs, store, jobs, scheduler)
+    print(f"{summary} in {store.path}")
+    draw(2)
+    if summary.failed:
         raise RunsFailed(f"{summary}; gnn_bandits show {store.path} {summary.failed[0]} tells why")
 
 # %% ../nbs/30_cli.ipynb #26df01b1
@@ -225,7 +261,7 @@ COMMANDS = {"reproduce": ("gnn_bandits.cli", "run the paper's pipeline and draw 
             "site": ("gnn_bandits.site", "build the documentation site and the README")}
 
 # %% ../nbs/30_cli.ipynb #7e9ac03b
-EXAMPLES = {"reproduce": """A first look, a few minutes:
+EXAMPLES = {"reproduce": """A first look, a minute or two:
   gnn_bandits reproduce --quick
 One figure with the paper's real networks, hours; stop with Ctrl-C, go on with the same command:
   gnn_bandits reproduce --figure performance --model trained --jobs 8

@@ -1,5 +1,5 @@
 "Figures made of runs: which runs they ask for, what their tables say, how tables compare."
-import math, subprocess, sys
+import gzip, importlib.util, math, subprocess, sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,17 +9,16 @@ import pytest
 
 from gnn_bandits.core import read_table, write_table
 from gnn_bandits.paper.experiments import grid, spec_fields
-from gnn_bandits.paper.store import Store
+from gnn_bandits.paper.store import REGRETS, Store
 from gnn_bandits.paper.sweep import sweep
-from gnn_bandits.paper import figures
 from gnn_bandits.paper.algorithms import COLORS, LINES, PAPER_ALGORITHMS
 from gnn_bandits.paper.datasets import DATASETS
-from gnn_bandits.paper.figures import (TRAINED_RUNS, ablation_specs,
-                                       ablation_switches, ablation_table, advantages,
-                                       best_settings, cost_table, curve_table, draw_ablation,
-                                       draw_curves, draw_density, draw_domains, draw_performance,
-                                       draw_size, draw_trained, figure_specs, final_regrets,
-                                       mean_se, run_table, trained_specs)
+from gnn_bandits.paper.figures import (FIGURES, TRAINED_RUNS, TRAINED_SETTINGS, StudyFigure,
+                                       curve_table, draw_curves, draw_density, draw_domains,
+                                       draw_hyper, draw_performance, draw_size, draw_trained,
+                                       figure_specs, final_regrets, mean_se, published_distances,
+                                       run_table, trained_specs, trained_table)
+from gnn_bandits.paper.population import BETAS, LAMS, LEARNERS
 
 ROOT = Path(__file__).parent.parent
 
@@ -37,56 +36,36 @@ def small(tmp_path_factory):
     sweep(specs, store, progress=False)
     return store, specs
 
-CHANGES = {"main": set(), "kernel: infinite width": {"model"}, "training: to the limit": {"fit"},
-           "training: real networks": {"model", "fit", "train_from"},
-           "uncertainty: diagonal": {"uncertainty"},
-           "real, diagonal, the code's β": {"model", "fit", "train_from", "uncertainty", "beta"},
-           "exploration: none": {"random_pulls"}, "reward: posterior mean": {"reward_kind"},
-           "settings: swapped": {"lam"}, "settings: GNN-UCB's for all": {"lam"}}
-
 @pytest.mark.parametrize("quick", [False, True])
-def test_one_switch_at_a_time(quick):
-    "A switch changes what its name says and nothing else, in every run"
-    assert set(ablation_switches()) == set(CHANGES) | {"reward and noise: the code's"}
-    main = {(s.algorithm, s.seed): spec_fields(s) for s in ablation_specs(quick, switch="main")}
-    for name, expected in CHANGES.items():
-        found = set()
-        for s in ablation_specs(quick, switch=name):
-            other = main[s.algorithm, s.seed]
-            found |= {k for k, v in spec_fields(s).items() if v != other[k]} - {"data"}
-        assert found == expected, name
-    code = {k for s in ablation_specs(quick, switch="reward and noise: the code's")
-            for k, v in spec_fields(s).items() if v != main[s.algorithm, s.seed][k]}
-    assert "noise_std" in code
-    assert all(k == "data" or k.startswith(("reward_", "noise_std")) for k in code)
-
-def test_runs_are_shared():
-    "The ablation has the real networks of the trained panel and the main runs of performance"
-    keys = lambda specs: {s.key for s in specs}
-    assert keys(trained_specs()) <= keys(ablation_specs())
-    assert len(trained_specs()) == 2*4*TRAINED_RUNS
-    assert keys(ablation_specs(switch="main")) <= keys(figure_specs("performance"))
-    both = {(a, w) for a in PAPER_ALGORITHMS for w in ("exact", "diagonal")}
-    assert {(s.algorithm, s.settings.uncertainty) for s in trained_specs()} == both
+def test_trained_and_linearised_differ_in_nothing_else(quick):
+    "Two panels with the same arms, noise, network, λ and β"
+    own = lambda panel: {(s.algorithm, s.seed): spec_fields(s)
+                         for s in trained_specs(quick, panels=[panel])}
+    real, linear = own("trained"), own("linearised")
+    assert set(real) == set(linear) and {a for a, _ in real} == set(PAPER_ALGORITHMS)
+    for key, fields in real.items():
+        other = linear[key]
+        assert {k for k in fields if fields[k] != other[k]} == {"model", "train_from"}
+        assert (fields["lam"], fields["beta"]) == TRAINED_SETTINGS[key[0]]
+        assert (fields["fit"], fields["uncertainty"]) == ("limit", "exact")
 
 def test_seeds_that_are_asked_for_are_given():
-    "The slow switches have fewer runs only if no number is asked for"
     seeds = lambda specs: {s.seed for s in specs}
-    assert seeds(ablation_specs(switch="training: real networks")) == set(range(TRAINED_RUNS))
-    assert seeds(ablation_specs(switch="main")) == set(range(20))
+    assert seeds(trained_specs()) == set(range(TRAINED_RUNS))
     for n in (3, 10):
-        main = ablation_specs(seeds=n, switch="main")
-        assert seeds(trained_specs(seeds=n)) == seeds(main) == set(range(n))
+        assert seeds(trained_specs(seeds=n)) == set(range(n))
+        assert seeds(figure_specs("performance", seeds=n, model="gntk")) == set(range(n))
 
-@pytest.mark.parametrize("seeds", [None, 3, 10])
-def test_ablation_table_has_the_runs_that_were_made(seeds, monkeypatch):
-    def run_table(store, specs, panel, more):
-        return pd.DataFrame([dict(panel=panel, key=s.key) for s in specs])
-    monkeypatch.setattr(figures, "run_table", run_table)
-    specs = ablation_specs(seeds=seeds)
-    table = ablation_table(None, specs)
-    assert table["key"].tolist() == [s.key for s in specs]
-    assert set(table["panel"]) == set(ablation_switches())
+def test_a_model_turns_studies_into_runs():
+    "Without one, figures of the paper's protocol have no specs; with one, those that can"
+    for name, figure in FIGURES.items():
+        study = isinstance(figure, StudyFigure)
+        assert (len(figure_specs(name)) > 0) == (name == "trained")
+        with_model = figure_specs(name, quick=True, model="gntk")
+        assert (len(with_model) > 0) == (name == "trained" or study and figure.specs is not None)
+        if study: assert {s.model for s in with_model} <= {"gntk"}
+    assert {s.key for s in figure_specs("size", model="gntk")} == {
+        s.key for s in figure_specs("benchmark", model="gntk")}
 
 def test_run_table_by_hand(small):
     store, specs = small
@@ -105,60 +84,94 @@ def test_curve_table_by_hand(small):
     store, specs = small
     curves = curve_table(store, specs, points=4)
     runs = [store.read(s) for s in specs if s.algorithm == "NN-PE"]
-    mine = curves.query("value == 'regret' and algorithm == 'NN-PE'")
+    mine = curves.query("regret == 'regret' and algorithm == 'NN-PE'")
+    assert set(curves["protocol"]) == {"one reward"} and set(curves["regret"]) == set(REGRETS)
     assert mine["t"].tolist() == [1, 4, 8, 12, 16]
     for r in mine.to_dict("records"):
         v = np.array([run.history.regret[:r["t"]].sum()/run.mean_gap for run in runs])
         expected = v.mean(), v.std(ddof=1)/2, 4
-        assert (r["mean"], r["se"], r["runs"]) == pytest.approx(expected, rel=1e-5)
+        assert (r["mean"], r["se"], r["units"]) == pytest.approx(expected, rel=1e-5)
 
-def test_costs_count_once(small):
-    store, specs = small
-    table = cost_table(store, {"a": specs[:5], "b": specs, "c": specs[:1]})
-    assert table["runs"].tolist() == [5, 3, 0] and table["core_seconds"][2] == 0
-    assert table["peak_mb"][0] > 0
-
-def ablation(advantage=5.):
-    "A made-up table with a known advantage"
-    rng, rows = np.random.default_rng(0), []
-    for panel in ("main", "other"):
-        for seed in range(6):
-            base = rng.random()
-            for a in PAPER_ALGORITHMS:
-                value = (10 + base + advantage*a.startswith("NN"))*2.
-                rows.append(dict(panel=panel, algorithm=a, seed=seed, regret=value,
-                                 best_observed_regret=value, inference_regret=value, mean_gap=2.))
-    return pd.DataFrame(rows)
-
-def test_advantages_are_paired():
-    found = advantages(ablation())
-    assert list(found) == [(p, q) for p in ("main", "other") for q in ("PE", "UCB")]
-    for column in found: assert mean_se(found[column]) == pytest.approx((5., 0.), abs=1e-12)
-    fewer = ablation().query("not (panel == 'other' and seed > 3)")
-    found = advantages(fewer)
-    assert found["other", "PE"].count() == 4 and found["main", "PE"].count() == 6
-    assert mean_se(found["other", "PE"] - found["main", "PE"]) == pytest.approx((0., 0.), abs=1e-12)
+def test_final_regrets_are_paired():
+    rows = [dict(panel=panel, algorithm="GNN-PE", seed=seed, regret=2.*(10 + seed + more),
+                 mean_gap=2.) for panel, more in (("main", 0), ("other", 5)) for seed in range(6)]
+    table = pd.DataFrame(rows)
+    at = final_regrets(table)
+    gap = at["other", "GNN-PE"] - at["main", "GNN-PE"]
+    assert mean_se(gap) == pytest.approx((5., 0.), abs=1e-12)
+    fewer = table[(table["panel"] == "main") | (table["seed"] < 4)]
+    at = final_regrets(fewer)
+    gap = at["other", "GNN-PE"] - at["main", "GNN-PE"]
+    assert gap.count() == 4 and mean_se(gap) == pytest.approx((5., 0.), abs=1e-12)
     with pytest.raises(ValueError, match="duplicate"): final_regrets(pd.concat([fewer, fewer]))
     assert mean_se([1., 2., 3.]) == pytest.approx((2., 1/math.sqrt(3)))
     assert math.isnan(mean_se([1.])[1])
 
-def test_drawings_show_every_row():
+def test_trained_table_and_its_drawing(tmp_path):
     from matplotlib.figure import Figure
+    specs = [s for s in trained_specs(True, 1) if s.algorithm == "NN-UCB"]
+    store = Store(tmp_path)
+    sweep(specs, store, progress=False)
+    table = trained_table(store, specs[::-1])
+    assert table["panel"].tolist() == ["trained", "linearised"]
+    assert table["model"].tolist() == ["trained", "linearized"]
+    rows = [table.assign(algorithm=name, seed=seed, regret=table["regret"] + seed)
+            for name in PAPER_ALGORITHMS for seed in range(3)]
     fig = Figure()
-    draw_ablation(fig, ablation())
-    assert [t.get_text() for t in fig.axes[0].get_yticklabels()] == ["main", "other"]
-    rows = [dict(uncertainty=w, algorithm=a, mean=t, t=t)
-            for w in ("exact", "diagonal") for a in PAPER_ALGORITHMS for t in (1, 10)]
-    theirs = pd.DataFrame(dict(algorithm=PAPER_ALGORITHMS, T=10, final=5., first=1., se=1.))
+    draw_trained(fig, pd.concat(rows))
+    for ax in fig.axes: assert [len(line.get_xdata()) for line in ax.lines] == [3]*4 + [2]
+    first = fig.axes[0].lines[0]
+    gap = table["mean_gap"].iloc[0]
+    np.testing.assert_allclose(first.get_ydata(), (table["regret"][0] + np.arange(3))/gap)
+    np.testing.assert_allclose(first.get_xdata(), (table["regret"][1] + np.arange(3))/gap)
+
+def test_two_protocols_have_a_part_each():
+    from matplotlib.figure import Figure
+    rows = [dict(protocol=which, algorithm=a, mean=t, t=t, arms=arms) for t in (1, 10)
+            for which in ("one reward", "many rewards")
+            for a in (*PAPER_ALGORITHMS, "GNN-greedy") for arms in (200, 500)]
+    for draw, panels in (draw_performance, 2), (draw_domains, 1), (draw_size, 4), (draw_density, 4):
+        fig = Figure()
+        draw(fig, curves(rows))
+        assert [len(part.axes) for part in fig.subfigs] == [panels, panels]
+        titles = [part.get_suptitle() for part in fig.subfigs]
+        assert titles == ["one reward", "many rewards"]
+        names = {line.get_label() for ax in fig.axes for line in ax.lines}
+        assert "GNN-greedy" not in names
+
+def test_the_star_of_the_tuning_is_the_minimum():
+    from matplotlib.figure import Figure
+    rng = np.random.default_rng(0)
+    means = pd.DataFrame([dict(algorithm=a, lam=lam, beta=beta, random_pulls=40,
+                               mean=10 + 50*rng.random(), se=1., runs=20)
+                          for a in LEARNERS for lam in LAMS for beta in BETAS])
     fig = Figure()
-    draw_trained(fig, curves(rows), published=theirs)
-    assert [len(ax.containers) for ax in fig.axes] == [0, 4]     # beside the diagonal ones only
-    assert [ax.get_title() for ax in fig.axes] == ["exact uncertainty", "diagonal uncertainty"]
+    draw_hyper(fig, means)
+    for ax, name in zip(fig.axes, LEARNERS):
+        best = min((r for r in means.to_dict("records") if r["algorithm"] == name),
+                   key=lambda r: r["mean"])
+        (x,), (y,) = ax.lines[0].get_data()
+        assert (ax.get_title(), LAMS[x], BETAS[y]) == (name, best["lam"], best["beta"])
+        assert ax.images[0].get_array()[y, x] == ax.images[0].get_array().min()
+
+def test_published_distances_by_hand():
+    theirs = pd.DataFrame([dict(figure=f, N=20, p=0.2, arms=200, T=10, algorithm=a, first=2.,
+                                final=20., se=8.)
+                           for f in ("performance", "size") for a in PAPER_ALGORITHMS])
+    ours = curves([dict(protocol=which, algorithm=a, t=t, mean=mean + (t < 10), se=3.)
+                   for which, mean in (("one reward", 15.), ("many rewards", 5.))
+                   for a in PAPER_ALGORITHMS for t in (5, 10)])
+    found = published_distances(ours, theirs)
+    assert len(found) == 8 and set(found["figure"]) == {"performance"}
+    assert found.groupby("protocol")["distance"].agg(list).to_dict() == {
+        "one reward": [1.]*4, "many rewards": [-1.]*4}
+    with pytest.raises(ValueError, match="not complete"):
+        published_distances(ours[ours["algorithm"] != "NN-PE"], theirs)
 
 def curves(rows):
     "Made-up rows as a table of curves"
-    fixed = dict(value="best_observed_regret", T=10, se=1., N=20, p=0.2, arms=200,
-                 uncertainty="exact")
+    fixed = dict(regret="best_observed_regret", T=10, se=1., N=20, p=0.2, arms=200,
+                 protocol="one reward")
     return pd.DataFrame([fixed | r for r in rows])
 
 def test_every_algorithm_has_a_colour():
@@ -172,8 +185,7 @@ def test_every_algorithm_has_a_colour():
     assert [line.get_label() for line in fig.axes[0].lines] == list(ALGORITHMS)
     draw_performance(Figure(), table)
 
-@pytest.mark.parametrize("draw,key,levels", [(draw_trained, "uncertainty", ("exact", "diagonal")),
-                                             (draw_size, "N", (5, 20, 100)),
+@pytest.mark.parametrize("draw,key,levels", [(draw_size, "N", (5, 20, 100)),
                                              (draw_density, "p", (0.05, 0.2, 0.95))])
 def test_no_curve_leaves_its_panel(draw, key, levels):
     "Panels that share an axis are as high as the highest of them, whichever comes last"
@@ -193,30 +205,34 @@ def test_every_column_of_domains_has_an_axis():
     draw_domains(fig, curves(rows))
     assert [ax.get_xlabel() for ax in fig.axes] == ["step $t$", "", "", "step $t$"]
 
-def test_best_settings_by_hand():
-    rows = [dict(algorithm="GNN-PE", lam=lam, beta=1., regret=r, mean_gap=1.)
-            for lam, rs in ((0.1, (1, 9)), (1., (4, 4))) for r in rs]
-    assert best_settings(pd.DataFrame(rows)) == {"GNN-PE": (1., 1.)}
-
 def test_tables_on_disk(tmp_path):
     "Numbers have seven digits, and committed tables are written back as they stand"
     table = pd.DataFrame(dict(a=[1, 2], b=[1/3, 1e-9], c=["x,y", "z"]))
     text = write_table(tmp_path/"t.csv", table).read_text()
     assert text == 'a,b,c\n1,0.3333333,"x,y"\n2,1e-09,z\n'
-    for name in ("hyper", "ablation", "performance", "regret", "cost"):
-        path = ROOT/f"nbs/results/{name}.csv"
-        assert write_table(tmp_path/"t.csv", read_table(path)).read_text() == path.read_text(), name
+    for path in [*ROOT.glob("nbs/results/trained.csv"), *ROOT.glob("nbs/results/quick/*.csv")]:
+        assert write_table(tmp_path/"t.csv", read_table(path)).read_text() == path.read_text(), path
 
 def test_committed_tables_are_complete():
     "As many rows as the specs say, every run there once"
-    regret = read_table(ROOT/"nbs/results/regret.csv")
-    for panel, name in figures.REGRET_PANELS.items():
-        assert (regret["panel"] == panel).sum() == len(figure_specs(name)), panel
-    assert len(read_table(ROOT/"nbs/results/hyper.csv")) == len(figure_specs("hyper"))
-    assert len(read_table(ROOT/"nbs/results/ablation.csv")) == len(ablation_specs())
-    for name in ("performance", "benchmark", "benchmark_d100", "trained"):
-        ends = read_table(ROOT/f"nbs/results/{name}.csv").query("t == T and value == 'regret'")
-        assert ends["runs"].sum() == len(figure_specs(name)), name
+    for quick, folder in (False, "nbs/results"), (True, "nbs/results/quick"):
+        table = read_table(ROOT/folder/"trained.csv")
+        keys = [(s.algorithm, s.model, s.seed, s.settings.lam) for s in trained_specs(quick)]
+        rows = zip(*(table[k] for k in ("algorithm", "model", "seed", "lam")))
+        assert sorted(rows) == sorted(keys), folder
+
+def test_replay_finds_the_committed_numbers(monkeypatch, capsys):
+    "It plays what it says; whether digits agree depends on the machine, `make reproduce` tells"
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    where = importlib.util.spec_from_file_location("replay", ROOT/"scripts/replay.py")
+    replay = importlib.util.module_from_spec(where)
+    where.loader.exec_module(replay)
+    monkeypatch.setattr(sys, "argv", ["replay.py", "--quick", "--runs", "6", "--jobs", "1"])
+    with pytest.raises(SystemExit) as e: replay.main()
+    last = capsys.readouterr().out.splitlines()[-1]
+    same, rest = last.split(" of ")
+    assert rest == "10 runs equal"          # 2 of the studies with 3 players each, 4 linearised
+    assert e.value.code == (int(same) < 10) and int(same) >= 5
 
 @pytest.mark.parametrize("change,said", [
     (None, "every digit equal"), (("0.5", "0.5000001"), "0 differ, largest"),
@@ -227,7 +243,9 @@ def test_comparison_of_tables(tmp_path, change, said):
     for name, t in (("old", text), ("new", text.replace(*change) if change else text)):
         (tmp_path/name).mkdir()
         (tmp_path/name/"hyper.csv").write_text(t)
+        (tmp_path/name/"tuning.csv.gz").write_bytes(gzip.compress(text.encode()))
     p = compare(tmp_path/"new", tmp_path/"old")
+    assert "tuning.csv.gz        2 rows, 0 differ" in p.stdout
     assert said in p.stdout and p.returncode == int(not (change is None or "0 differ" in said))
 
 def test_comparison_says_what_is_missing(tmp_path):

@@ -4,17 +4,21 @@
 
 # %% auto #0
 __all__ = ['NODES', 'DENSITIES', 'DOMAINS', 'LAMS', 'BETAS', 'PULLS', 'TUNING_SEED', 'TEST_SEED', 'SELECTIONS', 'PAPER_SCHEDULE',
-           'LEARNERS', 'SETTING', 'ABLATION_RUNS', 'QUICK', 'QUICK_DOMAINS', 'NO_SETTINGS', 'TUNING_COLUMNS',
-           'setting_grid', 'chunks', 'tuning_cells', 'paper_tuning_cells', 'setting_means', 'select', 'chosen_players',
-           'population_cells', 'paper_cells', 'ablation_switches', 'ablation_cells', 'Studies', 'expected_seconds']
+           'LEARNERS', 'SETTING', 'ABLATION_RUNS', 'QUICK', 'QUICK_DOMAINS', 'NO_SETTINGS', 'TUNING_COLUMNS', 'CELL',
+           'POLICY_COLORS', 'setting_grid', 'chunks', 'tuning_cells', 'paper_tuning_cells', 'setting_means', 'select',
+           'chosen_players', 'population_cells', 'paper_cells', 'ablation_switches', 'ablation_cells', 'Studies',
+           'expected_seconds', 'draw_surfaces', 'settings_table', 'unit_means', 'advantage_table', 'draw_advantage',
+           'overall_advantage', 'count_signs', 'decomposition', 'draw_switches']
 
-# %% ../../nbs/22_population.ipynb #639dac29
-import itertools
+# %% ../../nbs/22_population.ipynb #1d12d1b4
+import itertools, math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from fastcore.basics import patch
+from scipy import stats
 
 from ..core import write_table
 from .datasets import PAPER_REWARD, RELEASED_REWARD
@@ -22,7 +26,7 @@ from .studies import (INPUTS, POLICIES, REGRET_NAMES, TABLE_COLUMNS, Cell, Playe
                                        run_study, study_curves, study_table)
 from ..rewards import RewardOptions
 
-# %% ../../nbs/22_population.ipynb #f72a6d61
+# %% ../../nbs/22_population.ipynb #a6bd35e9
 NODES, DENSITIES = (5, 20, 100), (0.05, 0.2, 0.95)
 DOMAINS = tuple(itertools.product(NODES, DENSITIES))
 LAMS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.)
@@ -33,7 +37,7 @@ SELECTIONS = {"cumulative": "regret", "best-observed": "best_observed_regret"}
 PAPER_SCHEDULE = dict(always_until=100, train_every=20, final_from=80)
 LEARNERS = tuple(f"{net}-{policy}" for net in INPUTS for policy in POLICIES)
 
-# %% ../../nbs/22_population.ipynb #7fd7bb9a
+# %% ../../nbs/22_population.ipynb #e1b2f79a
 def setting_grid(
     algorithms:tuple=LEARNERS, # Who
     pulls:tuple=PULLS, # Random pulls
@@ -71,7 +75,7 @@ def paper_tuning_cells(
     return [Cell("paper_tuning", "one reward", 5, 0.05, 10, (1000 + r,), players,
                  **{"T": 400} | size) for r in range(runs)]
 
-# %% ../../nbs/22_population.ipynb #34ed1862
+# %% ../../nbs/22_population.ipynb #a70c4801
 SETTING = ["lam", "beta", "random_pulls"]
 
 def setting_means(
@@ -106,7 +110,7 @@ def chosen_players(
     "The players of a comparison."
     return tuple(Player(a, *v, settings=name, **more) for a, v in settings.items())
 
-# %% ../../nbs/22_population.ipynb #61d723cb
+# %% ../../nbs/22_population.ipynb #90b3a07a
 def population_cells(
     settings:dict[str, dict], # Name of a selection -> what `select` returned
     runs:int=200, # On each domain
@@ -124,14 +128,14 @@ def paper_cells(
     settings:dict, # Selected as the paper's code does
     runs:int=60, # Action sets
     domains:tuple=DOMAINS, # Which, with 200 arms and 500 pulls
-    sizes:tuple=((500, 500), (1000, 1000)), # Further arms and pulls at N = 20, p = 0.2
+    sizes:tuple=((500, 500, 60), (1000, 1000, 18)), # More arms: arms, pulls, action sets
     **size, # Smaller `arms` and `T`, for a quick look
 )->list[Cell]:
     "The paper's protocol, with one reward a domain and with twenty."
     players, cells = (*chosen_players(settings, "paper", **PAPER_SCHEDULE), Player("Random")), []
-    panels = [(N, p, size) for N, p in domains]
-    panels += [(20, 0.2, dict(arms=arms, T=T)) for arms, T in sizes]
-    for N, p, shape in panels:
+    panels = [(N, p, size, runs) for N, p in domains]
+    panels += [(20, 0.2, dict(arms=arms, T=T), min(runs, most)) for arms, T, most in sizes]
+    for N, p, shape, runs in panels:
         big = N == 100 or shape.get("arms", 200) > 500
         many = replace(PAPER_REWARD, evidence="outside", method="features" if big else "auto")
         for some in chunks(runs, 6):
@@ -139,13 +143,13 @@ def paper_cells(
             cells += [one, replace(one, protocol="many rewards", reward=many)]
     return cells
 
-# %% ../../nbs/22_population.ipynb #934b1973
+# %% ../../nbs/22_population.ipynb #872753df
 ABLATION_RUNS = 100
 
 def ablation_switches(
     settings:dict, # Selected by regret
     others:dict[str, dict], # Further selections, by name
-)->dict[tuple[str, str], tuple[dict, Callable]]: # (switch, level) -> changes of cell, of players
+)->dict[tuple[str, str], tuple[dict, Callable]]: # (switch, level) -> fields of the cell, new player
     "Everything that is switched, one level at a time."
     same = lambda p: p
     change = lambda **kw: lambda p: replace(p, **kw)
@@ -167,10 +171,11 @@ def ablation_switches(
             zip(("lam", "beta", "random_pulls"), chosen[p.algorithm])))
     out["uncertainty", "other kernel's"] = {}, lambda p: replace(
         p, uncertainty={"graph": "vector", "vector": "graph"}[p.inputs])
-    for m in (64, 256, 1024):
-        runs = {"runs": ABLATION_RUNS if m < 1024 else 20}
-        out["width", f"{m}"] = {"m": m} | runs, same
-        out["uncertainty", f"diagonal, m = {m}"] = {"m": m} | runs, change(uncertainty="diagonal")
+    for m, k in ((64, 100), (256, 100), (1024, 20)):
+        out["width", f"{m}"] = {"m": m, "runs": k}, same
+    diagonal = lambda p: (replace(p, uncertainty="diagonal") if p.policy in ("UCB", "PE") else None)
+    for m, k in ((64, 100), (128, 40), (256, 40)):       # a pull costs a pass over all weights
+        out["uncertainty", f"diagonal, m = {m}"] = {"m": m, "runs": k}, diagonal
     for d in (3, 30, 100): out["d", f"{d}"] = {"d": d}, same
     for n in (50, 500, 1000): out["arms", f"{n}"] = {"arms": n}, same
     for T in (100, 2000): out["T", f"{T}"] = {"T": T}, same
@@ -180,20 +185,24 @@ def ablation_cells(
     settings:dict, # Selected by regret
     others:dict[str, dict], # Further selections, by name
     runs:int=ABLATION_RUNS, # At most, of each switch
+    only:Callable=lambda switch, level: True, # Which switches
     **size, # Smaller `arms` and `T`, for a quick look
-)->dict[tuple[str, str], list[Cell]]:
-    "The cells of every switch; players whose setting a switch does not touch play all the same."
-    players, out = chosen_players(settings, "cumulative"), {}
+)->list[Cell]:
+    "Cells for all switches; levels that change only the players share their instances."
+    players, groups = chosen_players(settings, "cumulative"), {}
     for (switch, level), (cell, player) in ablation_switches(settings, others).items():
-        cell, most = dict(cell), runs
-        most = min(runs, cell.pop("runs", runs))
-        who = tuple(map(player, players))
-        fields = dict(N=20, p=0.2, d=10, seed=TEST_SEED) | size | cell
-        out[switch, level] = [Cell("ablation", "population", runs=some, players=who, **fields)
-                              for some in chunks(most, 10)]
-    return out
+        if not only(switch, level): continue
+        who = [replace(q, settings=f"{switch}: {level}") for q in map(player, players) if q]
+        groups.setdefault(tuple(cell.items()), []).extend(who)
+    cells = []
+    for cell, who in groups.items():
+        fields = dict(N=20, p=0.2, d=10, seed=TEST_SEED) | size | dict(cell)
+        most = min(runs, fields.pop("runs", runs))
+        cells += [Cell("ablation", "population", runs=some, players=tuple(who), **fields)
+                  for some in chunks(most, 10)]
+    return cells
 
-# %% ../../nbs/22_population.ipynb #987087b3
+# %% ../../nbs/22_population.ipynb #8541ae31
 QUICK = dict(arms=40, T=60) # Size of a quick look
 QUICK_DOMAINS = ((5, 0.2), (20, 0.2))
 NO_SETTINGS = {f"{net}-{policy}": (1., 1., 0) for net in INPUTS for policy in (*POLICIES, "greedy")}
@@ -223,7 +232,7 @@ class Studies:
         "One row for each run."
         return study_table(self.folder, self.play(cells), columns)
 
-# %% ../../nbs/22_population.ipynb #2c82721c
+# %% ../../nbs/22_population.ipynb #0f99f895
 TUNING_COLUMNS = ("N", "p", "d", "run", "algorithm", *SETTING, *REGRET_NAMES)
 
 @patch
@@ -259,22 +268,18 @@ def settings_d100(self:Studies)->dict[str, dict]:
     own = self.table(self.cells("tuning_d100"), TUNING_COLUMNS)
     return self.settings | {f"{k}, d = 100": select(own, v) for k, v in SELECTIONS.items()}
 
-# %% ../../nbs/22_population.ipynb #150e3215
+# %% ../../nbs/22_population.ipynb #574d9155
 @patch
 def ablation(self:Studies):
     "One row for each run of each switch."
-    import pandas as pd
     s = dict(self.settings)
-    base = s.pop("cumulative")
-    found = ablation_cells(base, s, self.count(ABLATION_RUNS), **self.size)
-    if self.quick:
-        found = {k: v for k, v in found.items() if k[0] in ("base", "uncertainty", "reward")
-                 and "1024" not in k[1]}
-    self.play([c for cells in found.values() for c in cells])
-    keep = ("algorithm", "run", *REGRET_NAMES)
-    parts = [self.table(cells, keep).assign(switch=switch, level=level)
-             for (switch, level), cells in found.items()]
-    return pd.concat(parts, ignore_index=True)[["switch", "level", *keep]]
+    few = lambda switch, level: (switch in ("base", "uncertainty", "reward")
+                                 and "256" not in level)
+    only = dict(only=few) if self.quick else {}
+    cells = ablation_cells(s.pop("cumulative"), s, self.count(ABLATION_RUNS), **only, **self.size)
+    table = self.table(cells, ("settings", "algorithm", "run", *REGRET_NAMES))
+    table[["switch", "level"]] = table.pop("settings").str.split(": ", n=1, expand=True)
+    return table[["switch", "level", "algorithm", "run", *REGRET_NAMES]]
 
 @patch
 def write(self:Studies,
@@ -293,7 +298,7 @@ def write(self:Studies,
     curves = study_curves(self.folder, self.cells("paper", s))
     return [*done, write_table(out/"paper_curves.csv.gz", curves, digits=5)]
 
-# %% ../../nbs/22_population.ipynb #e3b8c678
+# %% ../../nbs/22_population.ipynb #b479fb08
 def expected_seconds(
     cells:list[Cell], # To be played
     jobs:int=1, # Processes
@@ -314,6 +319,185 @@ def seconds(self:Studies,
     every = [c for k in ("tuning", "tuning_d100", "paper_tuning", "population",
                          "population_d100", "paper") for c in self.cells(k)]
     s = dict.fromkeys((*SELECTIONS, "paper"), NO_SETTINGS)
-    every += sum(ablation_cells(NO_SETTINGS, s, self.count(ABLATION_RUNS),
-                                **self.size).values(), [])
+    every += ablation_cells(NO_SETTINGS, s, self.count(ABLATION_RUNS), **self.size)
     return expected_seconds(every, jobs)
+
+# %% ../../nbs/22_population.ipynb #a206c873
+def draw_surfaces(
+    fig, # Matplotlib figure
+    table, # A table of tuning runs
+    value:str="regret", # What is shown
+):
+    "Mean regret against β, a curve for each λ, at the best number of random pulls."
+    means, best = setting_means(table, value), select(table, value)
+    axes = fig.subplots(2, 3, sharex=True, sharey=True)
+    for ax, name in zip(axes.flat, LEARNERS):
+        lam, beta, pulls = best[name]
+        rows = means[(means["algorithm"] == name) & (means["random_pulls"] == pulls)]
+        for k, (v, curve) in enumerate(rows.groupby("lam")):
+            curve = curve.sort_values("beta")
+            x, color = np.arange(len(curve)), f"C{k}"
+            label = f"$\\lambda=10^{{{round(math.log10(v))}}}$"
+            ax.plot(x, curve["mean"], color=color, lw=1, label=label)
+            ax.fill_between(x, curve["mean"] - curve["se"], curve["mean"] + curve["se"],
+                            color=color, alpha=0.15, lw=0)
+        at = means[(means[["algorithm", *SETTING]] == [name, *best[name]]).all(axis=1)]
+        ax.plot(BETAS.index(beta), at["mean"], "*", color="black", ms=9)
+        ax.set(title=f"{name}, {pulls} random pulls", yscale="log")
+        ax.set_yticks([5, 10, 20, 50, 100, 200, 500], [5, 10, 20, 50, 100, 200, 500], minor=False)
+        ax.minorticks_off()
+        ax.set_xticks(range(len(BETAS)), [f"{b:g}" for b in BETAS], rotation=60, fontsize=6)
+    for ax in axes[1]: ax.set_xlabel(r"multiplier $\beta$")
+    for ax in axes[:, 0]: ax.set_ylabel("mean gaps")
+    axes[0, 2].legend(loc="center left", bbox_to_anchor=(1.02, 0))
+
+# %% ../../nbs/22_population.ipynb #2bfad066
+def settings_table(
+    tuning, # The tuning table of the population
+    paper_tuning, # That of the paper's protocol
+): # A pandas table
+    "The selected settings side by side, with their mean regret and whether they lie on an edge."
+    import pandas as pd
+    rows, sources = [], {k: (tuning[tuning["d"] == 10], v) for k, v in SELECTIONS.items()}
+    sources["paper"] = paper_tuning, SELECTIONS["best-observed"]
+    for name, (table, value) in sources.items():
+        means = setting_means(table, value).set_index(["algorithm", *SETTING])
+        for a, (lam, beta, pulls) in select(table, value).items():
+            at = means.loc[(a.replace("greedy", "UCB"), lam, beta, pulls)]
+            edge = [k for k, v, grid in (("λ", lam, LAMS), ("β", beta, BETAS[1:]))
+                    if v in (grid[0], grid[-1])]
+            rows.append(dict(selection=name, algorithm=a, lam=lam, beta=beta, random_pulls=pulls,
+                             mean=at["mean"], se=at["se"], edge=", ".join(edge)))
+    return pd.DataFrame(rows)
+
+# %% ../../nbs/22_population.ipynb #4081a59a
+CELL = ["protocol", "N", "p", "d", "arms", "T", "settings"]
+
+def unit_means(
+    values, # A pandas series or table indexed by reward and run
+    protocol:str, # One of `PROTOCOLS`
+): # One row for each unit of replication
+    "Runs that share a reward, averaged; in the protocol with one reward every run is a unit."
+    return values if protocol == "one reward" else values.groupby(level="reward").mean()
+
+def advantage_table(
+    table, # Rows of the population or of the paper's protocol
+    level:float=0.95, # Of the intervals
+): # A pandas table
+    "Advantage of the graph network by domain, selection, policy and regret."
+    import pandas as pd
+    rows, learned = [], table[table["algorithm"] != "Random"]
+    for key, group in learned.groupby(CELL, sort=False):
+        for value in REGRET_NAMES:
+            wide = group.pivot(index=["reward", "run"], columns="algorithm", values=value)
+            for policy in (*POLICIES, "greedy"):
+                pair = unit_means(wide[[f"NN-{policy}", f"GNN-{policy}"]], key[0])
+                nn, gnn = pair.mean()
+                gain = pair.iloc[:, 0] - pair.iloc[:, 1]
+                half = stats.t.ppf((1 + level)/2, len(gain) - 1)*gain.sem()
+                rows.append(dict(zip(CELL, key)) | dict(
+                    policy=policy, regret=value, units=len(gain), GNN=gnn, NN=nn,
+                    advantage=gain.mean(), low=gain.mean() - half, high=gain.mean() + half))
+    return pd.DataFrame(rows)
+
+# %% ../../nbs/22_population.ipynb #a73cc4f3
+POLICY_COLORS = {"PE": "#0072B2", "UCB": "#D55E00", "TS": "#E69F00", "greedy": "#767676"}
+
+def draw_advantage(
+    fig, # Matplotlib figure
+    table, # What `advantage_table` returned, of one protocol, selection and d
+    value:str="regret", # Which regret
+    policies:tuple=POLICIES, # Which
+):
+    "Advantage as a share of NN's regret: a panel for each density, a group for each size."
+    rows = table[table["regret"] == value]
+    axes = fig.subplots(1, len(DENSITIES), sharey=True)
+    for ax, p in zip(axes, DENSITIES):
+        for k, policy in enumerate(policies):
+            r = rows[(rows["p"] == p) & (rows["policy"] == policy)].sort_values("N")
+            mean, low, high = (100*r[c]/r["NN"] for c in ("advantage", "low", "high"))
+            x = np.arange(len(r)) + 0.2*(k - (len(policies) - 1)/2)
+            ax.errorbar(x, mean, [mean - low, high - mean], fmt="os^d"[k], ms=4, capsize=2,
+                        color=POLICY_COLORS[policy], label=policy)
+        ax.axhline(0, color="#767676", lw=0.8)
+        ax.set_xticks(range(len(NODES)), [str(N) for N in NODES])
+        ax.set(title=f"$p={p:g}$", xlabel="nodes $N$", xlim=(-0.5, len(NODES) - 0.5))
+    axes[0].set_ylabel("regret saved by knowing the graph, %")
+    axes[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
+
+# %% ../../nbs/22_population.ipynb #27e06487
+def overall_advantage(
+    table, # What `advantage_table` returned, of some domains
+    level:float=0.95, # Of the intervals
+): # A pandas table
+    "The advantage averaged over domains, with its interval, and as a share of NN's mean regret."
+    import pandas as pd
+    t = lambda units: stats.t.ppf((1 + 0.95)/2, units - 1)
+    rows, by = [], ["protocol", "settings", "d", "regret", "policy"]
+    for key, r in table[table["arms"] == 200].groupby(by, sort=False):
+        se = np.sqrt((((r["high"] - r["low"])/2/t(r["units"]))**2).sum())/len(r)
+        mean, half = r["advantage"].mean(), stats.norm.ppf((1 + level)/2)*se
+        rows.append(dict(zip(by, key)) | dict(
+            domains=len(r), GNN=r["GNN"].mean(), NN=r["NN"].mean(), advantage=mean,
+            low=mean - half, high=mean + half, share=mean/r["NN"].mean()))
+    return pd.DataFrame(rows)
+
+def count_signs(
+    table, # What `advantage_table` returned
+): # A pandas table
+    "In how many domains the graph network is ahead, behind, or neither, at the table's level."
+    ahead, behind = table["low"] > 0, table["high"] < 0
+    by = ["protocol", "settings", "d", "regret", "policy"]
+    sums = table.assign(ahead=ahead, behind=behind, neither=~ahead & ~behind)
+    return sums[sums["arms"] == 200].groupby(by, sort=False)[["ahead", "behind", "neither"]].sum()
+
+# %% ../../nbs/22_population.ipynb #552c0aff
+def decomposition(
+    table, # The ablation table
+    value:str="regret", # Which regret
+    level:float=0.95, # Of the intervals
+): # A pandas table
+    "What mean and uncertainty contribute to the advantage on the ablation's domain."
+    import pandas as pd
+    at = table[(table["switch"] == "base") | (table["level"] == "other kernel's")]
+    at = at.pivot(index="run", columns=["level", "algorithm"], values=value)
+    greedy, rows = at["base", "NN-greedy"] - at["base", "GNN-greedy"], []
+    for policy in POLICIES:
+        nn, gnn = at["base", f"NN-{policy}"], at["base", f"GNN-{policy}"]
+        mixed, other = (at["other kernel's", f"{net}-{policy}"] for net in ("GNN", "NN"))
+        parts = {"advantage": nn - gnn,                  # mixed: mean of GNN, uncertainty of NN
+                 "of the mean": ((nn - mixed) + (other - gnn))/2,
+                 "of the uncertainty": ((nn - other) + (mixed - gnn))/2,
+                 "greedy NN − GNN": greedy}
+        for name, v in parts.items():
+            half = stats.t.ppf((1 + level)/2, len(v) - 1)*v.sem()
+            rows.append(dict(policy=policy, part=name, mean=v.mean(), low=v.mean() - half,
+                             high=v.mean() + half, runs=len(v)))
+    return pd.DataFrame(rows)
+
+# %% ../../nbs/22_population.ipynb #98fed03c
+def draw_switches(
+    fig, # Matplotlib figure
+    table, # The ablation table
+    value:str="regret", # Which regret
+    switches:tuple=(), # Which; all if none are named
+):
+    "The advantage under every switch, policies side by side, with 95 % intervals."
+    import pandas as pd
+    rows = table if not switches else table[table["switch"].isin((*switches, "base"))]
+    names = list(dict.fromkeys(zip(rows["switch"], rows["level"])))
+    ax = fig.subplots()
+    wide = rows.pivot(index="run", columns=["switch", "level", "algorithm"], values=value)
+    for k, policy in enumerate(POLICIES):
+        nn, gnn = (wide.reindex(columns=[(*n, f"{net}-{policy}") for n in names])
+                   for net in ("NN", "GNN"))
+        gain = pd.DataFrame(nn.to_numpy() - gnn.to_numpy())
+        mean, half = gain.mean(), stats.t.ppf(0.975, gain.count() - 1)*gain.sem()
+        ax.errorbar(mean, np.arange(len(names)) + 0.22*(k - 1), xerr=half, fmt="os^"[k], ms=3,
+                    lw=1, color=POLICY_COLORS[policy], label=policy)
+    ax.axvline(0, color="#767676", lw=0.8)
+    ax.set_yticks(range(len(names)), [level if switch == "base" else f"{switch}: {level}"
+                                      for switch, level in names], fontsize=7)
+    ax.invert_yaxis()
+    ax.set_xlabel(f"NN − GNN, {value.replace('_', ' ')}, mean gaps")
+    ax.legend(loc="center left", bbox_to_anchor=(1.02, 0.5))

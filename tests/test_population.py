@@ -1,0 +1,157 @@
+"The plan of the experiments: settings selected by hand, runs in cells, switches that switch one."
+import dataclasses, itertools
+
+import pandas as pd
+import pytest
+
+from gnn_bandits.paper import population
+from gnn_bandits.paper.population import (ABLATION_RUNS, BETAS, DOMAINS, LAMS, LEARNERS,
+                                          NO_SETTINGS, PAPER_SCHEDULE, PULLS, TEST_SEED,
+                                          TUNING_SEED, Studies, ablation_cells,
+                                          ablation_switches, chosen_players, chunks,
+                                          expected_seconds, paper_cells, population_cells,
+                                          select, setting_grid, setting_means, tuning_cells)
+from gnn_bandits.paper.studies import run_study
+
+OTHERS = {"best-observed": {k: (0.5, 2., 10) for k in NO_SETTINGS}}
+
+
+def test_select_by_hand():
+    rows, best = [], {}
+    for a in LEARNERS:
+        for lam, beta, pulls in itertools.product((0.1, 1.), (0., 2.), (0, 40)):
+            for run in range(3):
+                cost = abs(lam - 1.) + 3*abs(beta - 2*a.startswith("GNN")) + pulls/40*(run - 0.9)
+                rows.append(dict(algorithm=a, lam=lam, beta=beta, random_pulls=pulls, run=run,
+                                 regret=cost, best_observed_regret=-cost))
+        best[a] = (1., 2. if a.startswith("GNN") else 0., 0)
+    table = pd.DataFrame(rows).sample(frac=1, random_state=0)
+    found = select(table)
+    assert {k: found[k] for k in best} == best
+    assert found["GNN-greedy"] == found["NN-greedy"] == (1., 0., 0)
+    assert select(table, "best_observed_regret")["GNN-PE"] == (0.1, 0., 40)
+    means = setting_means(table).set_index(["algorithm", "lam", "beta", "random_pulls"])
+    assert means.loc[("GNN-PE", 1., 2., 40)].tolist() == pytest.approx([0.1, 1/3**0.5, 3])
+    assert all(type(v) is t for s in found.values() for v, t in zip(s, (float, float, int)))
+
+
+@pytest.mark.parametrize("total,size,start",
+                         [(10, 3, 0), (6, 6, 0), (1, 10, 0), (0, 4, 0), (4, 3, 5)])
+def test_chunks(total, size, start):
+    parts = chunks(total, size, start)
+    assert sum(parts, ()) == tuple(range(start, start + total))
+    assert all(0 < len(p) <= size for p in parts)
+
+
+def test_grid_is_the_plan():
+    assert len(LAMS) == 6 and len(BETAS) == 13 and PULLS == (0, 10, 40) and len(DOMAINS) == 9
+    players = setting_grid()
+    assert len(set(players)) == len(players) == 6*6*13*3
+    tuned = tuning_cells()
+    assert len(tuned) == 45 and {c.seed for c in tuned} == {TUNING_SEED} != {TEST_SEED}
+    assert all(set(c.players) == set(players) for c in tuned)
+
+
+def test_comparisons_are_the_plan():
+    settings = dict.fromkeys(("cumulative", "best-observed", "paper"), NO_SETTINGS)
+    cells = population_cells(settings)
+    runs = {d: [] for d in DOMAINS}
+    for c in cells: runs[c.N, c.p] += c.runs
+    assert all(sorted(r) == list(range(200)) for r in runs.values())
+    players = cells[0].players
+    assert len(players) == 3*8 + 1 and players[0].algorithm == "Random"
+    for p in players:
+        schedule = {k: getattr(p, k) for k in PAPER_SCHEDULE}
+        assert (schedule == PAPER_SCHEDULE) == (p.settings == "paper")
+    cells = paper_cells(NO_SETTINGS)
+    panels = {(c.protocol, c.N, c.p, c.arms, c.T) for c in cells}
+    assert len(panels) == 2*(9 + 2)
+    assert sum(len(c.runs) for c in cells) == 2*(10*60 + 18)
+    assert {sum(len(c.runs) for c in cells if c.arms == n) for n in (500, 1000)} == {120, 36}
+    assert all(c.reward.evidence == "outside" for c in cells if c.protocol == "many rewards")
+
+
+CHANGES = {"base": set(), "lam": {"lam"}, "beta × pulls": {"beta", "random_pulls"},
+           "reward": {"reward", "noise_std"}, "beta × reward": {"reward", "noise_std", "beta"},
+           "noise": {"noise_std"}, "schedule": set(PAPER_SCHEDULE),
+           "selection": {"lam", "beta", "random_pulls"}, "uncertainty": {"uncertainty", "m"},
+           "width": {"m"}, "d": {"d"}, "arms": {"arms"}, "T": {"T"}}
+
+
+def by_level(**more):
+    "(switch, level) -> its players in every cell, with the cell and the runs"
+    found = {}
+    for c in ablation_cells(NO_SETTINGS, OTHERS, **more):
+        for p in c.players:
+            switch, level = p.settings.split(": ", 1)
+            found.setdefault((switch, level), []).append((c, p))
+    return found
+
+
+def test_a_switch_changes_only_what_it_names():
+    found = by_level()
+    assert {switch for switch, _ in found} == set(CHANGES)
+    base_cell = found["base", "base"][0][0]
+    base = {p.algorithm: p for _, p in found["base", "base"]}
+    fields = lambda x: {f.name: getattr(x, f.name) for f in dataclasses.fields(x)}
+    seen = {k: set() for k in CHANGES}
+    for (switch, level), pairs in found.items():
+        for c, p in pairs:
+            old = fields(base_cell) | fields(base[p.algorithm])
+            changed = {k for k, v in (fields(c) | fields(p)).items() if v != old[k]}
+            changed -= {"runs", "players", "settings"}
+            assert changed <= CHANGES[switch], (switch, level, changed)
+            seen[switch] |= changed
+    assert seen == CHANGES                                     # and each of them somewhere
+    kernels = {(p.inputs, p.kernel) for _, p in found["uncertainty", "other kernel's"]}
+    assert kernels == {("graph", "vector"), ("vector", "graph")}
+
+
+def test_switches_have_the_runs_of_the_base():
+    for (switch, level), pairs in by_level().items():
+        runs = sum((c.runs for c, p in pairs if p.algorithm == "GNN-UCB"), ())
+        wide = [c.m for c, _ in pairs if c.m]
+        assert runs == tuple(range(len(runs))), (switch, level)
+        assert len(runs) == ABLATION_RUNS or wide and len(runs) >= 20, (switch, level)
+        assert {c.seed for c, _ in pairs} == {TEST_SEED}
+    for pairs in by_level(runs=3).values():
+        assert sum((c.runs for c, p in pairs if p.algorithm == "NN-PE"), ()) == (0, 1, 2)
+    assert set(by_level()) == set(ablation_switches(NO_SETTINGS, OTHERS))
+    few = by_level(only=lambda switch, level: switch == "noise")
+    assert {switch for switch, _ in few} == {"noise"}
+
+
+def test_names_of_settings_reach_the_players():
+    players = chosen_players(OTHERS["best-observed"], "mine", final_from=8)
+    assert {(p.lam, p.beta, p.random_pulls, p.settings, p.final_from) for p in players} == {
+        (0.5, 2., 10, "mine", 8)}
+
+
+def test_time_grows_with_the_work():
+    cell = tuning_cells()[1]
+    one = expected_seconds([cell])
+    assert expected_seconds([cell]*4) == pytest.approx(4*one)
+    assert expected_seconds([cell], 2) == pytest.approx(one/2)
+    for change in (dict(T=1000), dict(arms=400), dict(N=50), dict(runs=(0, 1)), dict(m=256)):
+        assert expected_seconds([dataclasses.replace(cell, **change)]) > one, change
+    plans = Studies(".", quick=True), Studies(".", runs=5), Studies(".")
+    assert plans[0].seconds() < plans[1].seconds() < plans[2].seconds()
+
+
+def test_settings_are_played_once(tmp_path, monkeypatch):
+    "The comparisons wait for the tuning; asking twice plays once"
+    small = dict(LAMS=(0.1,), BETAS=(0., 1.), PULLS=(0,))
+    for k, v in small.items(): monkeypatch.setattr(population, k, v)
+    played = []
+    def counted(cells, *args, **kw):
+        played.append((cells[0].study, run_study(cells, *args, **kw)))
+    monkeypatch.setattr(population, "run_study", counted)
+    studies = Studies(tmp_path, quick=True, runs=1, progress=False)
+    monkeypatch.setattr(population, "setting_grid", lambda **more: setting_grid(
+        **{"pulls": (0,)} | more))
+    chosen = studies.settings
+    assert studies.settings is chosen and set(chosen) == {"cumulative", "best-observed", "paper"}
+    assert [n for name, n in played if n] == [2, 2]
+    again = Studies(tmp_path, quick=True, runs=1, progress=False)
+    assert again.settings == chosen and all(n == 0 for _, n in played[2:])
+    assert all(chosen["cumulative"][f"{net}-greedy"][1] == 0 for net in ("GNN", "NN"))
