@@ -571,7 +571,7 @@ def claim_gradient_norm(results, broken=False):
     squares = [square(m, L) for m in (64, 128, 256) for L in (1, 2, 3)]
     return bound_finding(math.sqrt(max(squares)/2.5), f"C = √2.5, {len(squares)} networks")
 
-# %% ../../nbs/26_claims.ipynb #9262bd9f
+# %% ../../nbs/26_claims.ipynb #e0218eb9
 @lru_cache
 def trained_shift(
     m:int, # Width
@@ -608,7 +608,7 @@ def claim_gradient_change(results, broken=False):
                    f"the ratio, without the factor of L, goes from {np.mean(ratio[:4]):.2g} at "
                    f"m = 64 to {np.mean(ratio[-4:]):.2g} at m = 256")
 
-# %% ../../nbs/26_claims.ipynb #2674f083
+# %% ../../nbs/26_claims.ipynb #4e6d82c3
 @claim("theory", "descent-limit", "App. C.2, proxy lemma", "10_training.ipynb",
        control="a rate eight times as fast")
 def claim_descent_limit(results, broken=False):
@@ -773,7 +773,7 @@ def claim_keeps_optimum(results, broken=False):
                    verdict(low >= 0.9, False, high < 0.9),
                    f"{kept} of {n} runs with linearised networks, where 1 - δ = 0.9")
 
-# %% ../../nbs/26_claims.ipynb #9c9bf09a
+# %% ../../nbs/26_claims.ipynb #38104b7a
 @lru_cache
 def scale_of_regret(s:EliminationSettings=EliminationSettings()):
     "√(T γ_T) at the end of each episode."
@@ -828,7 +828,7 @@ def claim_regret_bound(results, broken=False):
                    "R/(β√(Tγ)) at its worst horizon changes by a factor of "
                    f"{math.exp(change.mean):.2f} when β doubles")
 
-# %% ../../nbs/26_claims.ipynb #0eda8229
+# %% ../../nbs/26_claims.ipynb #83e55757
 @claim("theory", "table-neural", "Section 4.3, Table 1", "07_information_gain.ipynb")
 def claim_table_neural(results):
     """The regret of NN-PE has the larger bound T^((2Nd-1)/2Nd), so finding the optimum gets harder
@@ -853,7 +853,7 @@ def claim_complete_graphs(results, broken=False):
     return identity_finding(difference, 1e-9,
                             "features within a graph, and the rival's kernel after renumbering")
 
-# %% ../../nbs/26_claims.ipynb #ae2dfe3d
+# %% ../../nbs/26_claims.ipynb #3ebfe0a0
 def measured(
     stated:list, # Comparisons of the claim as stated, all of which have to hold
     corrected:list=(), # Those of the corrected claim
@@ -868,7 +868,7 @@ def measured(
     return Finding(f"difference over the rival's mean: {shown.name}", shown.estimate, shown.low,
                    shown.high, said, reason, len(judged), shown.detectable)
 
-# %% ../../nbs/26_claims.ipynb #e1aa939c
+# %% ../../nbs/26_claims.ipynb #cc4ae24b
 @lru_cache
 def compare_kernels(
     N:int, # Nodes
@@ -915,7 +915,7 @@ def claim_nn_less_accurate(results, broken=False):
                     kernel_comparisons("error", SOME_CELLS[:2], broken),
                     "true on sparse graphs, p of at most 0.2")
 
-# %% ../../nbs/26_claims.ipynb #70205a19
+# %% ../../nbs/26_claims.ipynb #b02dfc5c
 FITS = {"stopped": dict(fit="stopped", J=1000), "10 steps": dict(fit="steps", J=10),
         "1000 steps": dict(fit="steps", J=1000), "limit": dict(fit="limit")}
 TRAINED_AT = (5, 10, 20, 40) # Pulls after which the number of steps is kept
@@ -933,14 +933,15 @@ def stopping_rows(
         noise, algorithm = (np.random.default_rng([42, run, i]) for i in range(2))
         env = Environment(X, f, 0.01, rng=noise)
         alg = make_algorithm("GNN-UCB", X, "linearized", rng=algorithm, prior=prior, preset="paper",
-                             m=m, random_pulls=10, train_always_until=T, **options)
+                             m=m, lam=0.01, beta=1., random_pulls=10, train_always_until=T,
+                             **options)
         history, unit = run_bandit(alg, env, T), float(env.gaps.mean())
         steps = {f"J{t}": int(history.steps[t - 1]) for t in TRAINED_AT}
         rows.append(dict(fit=name, run=run, regret=float(history.regret.sum())/unit,
                          half_regret=float(history.regret[:T//2].sum())/unit) | steps)
     return rows
 
-# %% ../../nbs/26_claims.ipynb #34a5186d
+# %% ../../nbs/26_claims.ipynb #67cff38b
 def stopping_table(
     runs:int=24, # Domains
 )->pd.DataFrame:
@@ -949,7 +950,7 @@ def stopping_table(
     with one_thread():
         return pd.DataFrame([row for run in tqdm(range(runs)) for row in stopping_rows(run)])
 
-# %% ../../nbs/26_claims.ipynb #bcb596f1
+# %% ../../nbs/26_claims.ipynb #521e66b6
 @claim("explanation", "stopping-crucial", "Section 5, lazy training", "10_training.ipynb",
        "stopping.csv", control="10 steps as the only rival")
 def claim_stopping_crucial(results, broken=False):
@@ -976,7 +977,7 @@ def claim_steps_grow(results, broken=False):
                    f"{np.exp(y[:, 0].mean()):.0f} steps at t = 5, {np.exp(y[:, -1].mean()):.0f} at "
                    "t = 40, where 1000 is the most")
 
-# %% ../../nbs/26_claims.ipynb #1e8a1063
+# %% ../../nbs/26_claims.ipynb #56475c02
 @lru_cache
 def diagonal_error(
     m:int, # Width
@@ -1015,7 +1016,7 @@ def claim_diagonal_worsens(results, broken=False):
     return measured([Comparison("error at m = 128 against m = 512", (small - large,),
                                 large.mean())])
 
-# %% ../../nbs/26_claims.ipynb #655f965e
+# %% ../../nbs/26_claims.ipynb #59c3862d
 def norms_of_draws(
     p:float, # Edge probability
     seed:int, # Of domain and draw
@@ -1100,7 +1101,7 @@ def claim_published_gnn(results):
     return exact_finding("comparisons in which the GNN method ends lower", total,
                          verdict(total == 4*n, same == n), reason, 4*n)
 
-# %% ../../nbs/26_claims.ipynb #697a61e9
+# %% ../../nbs/26_claims.ipynb #ad1f3aad
 @claim("published", "published-density", "Figure 3", "27_errata.ipynb", "published.csv")
 def claim_published_density(results):
     """The denser the graphs, the smaller the advantage of GNN-UCB over NN-UCB
@@ -1162,7 +1163,7 @@ def claim_best_everywhere(panel):
     return Comparisons(tuple(lower(panel, "GNN-PE", rival, **cell) for rival in ("GNN-UCB", *NN)
                              for cell in with_arms(panel) + DOMAINS))
 
-@claim("experiment", "best-as-run", "Section 5, Figure 1", "26_claims.ipynb", "released.csv")
+@claim("experiment", "best-as-run", "Section 5, Figure 1", "24_released.ipynb", "released.csv")
 def claim_best_as_run(panel):
     """With networks of width 512 trained by the authors' released recipe, GNN-PE has the lowest
     regret at 200 arms."""
@@ -1223,7 +1224,7 @@ def claim_sublinear(panel):
     return Comparisons(tuple(slows_down(panel, a, **cell) for a in GNN for cell in DOMAINS),
                        tuple(slows_down(panel, "Random", **cell) for cell in DOMAINS))
 
-# %% ../../nbs/26_claims.ipynb #30fecd1b
+# %% ../../nbs/26_claims.ipynb #b95b7bda
 @claim("experiment", "scales-with-arms", "Section 5, Figure 1", "22_population.ipynb", *RUNS)
 def claim_scales_with_arms(panel):
     "GNN-PE scales well: in 500 steps 500 and 1000 arms cost no more than 200, up to the margin."
@@ -1344,7 +1345,7 @@ def claim_density_nn(panel):
                           (*ends[0], *(-v for v in ends[1])), sum(v.mean() for v in ends[1]))
     return Comparisons(tuple(improves(a) for a in NN))
 
-# %% ../../nbs/26_claims.ipynb #b618b104
+# %% ../../nbs/26_claims.ipynb #0a697cb7
 @claim("experiment", "density-ucb-mostly", "Section 5, Figure 8", "22_population.ipynb", *RUNS)
 def claim_density_ucb_mostly(panel):
     """The effect of density on the advantage is larger for the UCB methods than for phased
@@ -1394,7 +1395,7 @@ def claim_less_sensitive_than_nn(panel):
                    (good_fraction(panel, f"NN-{a}") - good_fraction(panel, f"GNN-{a}"),))
         for a in POLICIES))
 
-# %% ../../nbs/26_claims.ipynb #371ec0bf
+# %% ../../nbs/26_claims.ipynb #ad38ff3d
 SENTENCES = (
     # place, sentence in our words, claims that judge it, or "" and a note
     ("5, data", "Domains of random graphs that differ in size and density, with a reward that "

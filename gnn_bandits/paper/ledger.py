@@ -187,7 +187,7 @@ def decay_finding(
     return Finding(f"slope of log {what}", slope, low, high, verdict(holds, False, low > rate),
                    f"{seen} the power {rate:.3g}")
 
-# %% ../../nbs/25_ledger.ipynb #d1dca717
+# %% ../../nbs/25_ledger.ipynb #25d7f0bc
 def show_number(x):
     "Four digits; rounding errors are shown as 0, nothing where there is no number."
     if x is None or not math.isfinite(x): return ""
@@ -209,7 +209,7 @@ def with_control(
         control=f"{claim.control}: {show_number(other.estimate)}, {other.verdict} "
                 f"({other.reason})"))
 
-# %% ../../nbs/25_ledger.ipynb #b8ff0ffd
+# %% ../../nbs/25_ledger.ipynb #9853a406
 class Estimate(NamedTuple):
     "A mean difference."
     mean:float
@@ -341,7 +341,7 @@ def count_in_words(
     return (f"{of('holds')} of {len(judged)} comparisons hold, {of('contradicted')} contradicted, "
             f"{of('inconclusive')} undecided")
 
-# %% ../../nbs/25_ledger.ipynb #98a5b181
+# %% ../../nbs/25_ledger.ipynb #7acfe49d
 PROTOCOLS = {"population.csv.gz": ("population",), "paper.csv.gz": ("one reward", "many rewards"),
              "tuning.csv.gz": ("population",), "paper_tuning.csv.gz": ("one reward",),
              "released.csv": ("released recipe",)} # Of the runs in each file
@@ -360,7 +360,7 @@ def settings_for(
     if protocol == "released recipe": return None
     return SETTINGS[measure] if protocol == "population" else "paper"
 
-# %% ../../nbs/25_ledger.ipynb #fa73fa07
+# %% ../../nbs/25_ledger.ipynb #da748636
 GROUPS = ["algorithm", "N", "p", "d", "arms"] # Columns that make a cell
 
 class Runs(NamedTuple):
@@ -399,7 +399,7 @@ class Panel:
         for name, value in where.items(): table = table[table[name] == value]
         return table
 
-# %% ../../nbs/25_ledger.ipynb #b93a3478
+# %% ../../nbs/25_ledger.ipynb #949a9d74
 def select_runs(
     panel:Panel, # Where to look
     algorithm:str, # Name
@@ -442,7 +442,7 @@ def paired(
         raise ValueError(f"expected at least three runs or rewards in common, got {list(units)}")
     return (a[units] - b[units]).to_numpy()
 
-# %% ../../nbs/25_ledger.ipynb #a96e626d
+# %% ../../nbs/25_ledger.ipynb #4540d6f5
 def panels(
     results:str|Path, # Folder of result tables
     files:Sequence[str], # Names in `PROTOCOLS`
@@ -458,7 +458,7 @@ def panels(
             made += [Panel(protocol, measure, source) for measure in measures]
     return made
 
-# %% ../../nbs/25_ledger.ipynb #279fc403
+# %% ../../nbs/25_ledger.ipynb #58c18524
 class PanelFinding(NamedTuple):
     "What was found in one panel."
     panel:Panel
@@ -485,7 +485,7 @@ def overall(
     if any(holds(primary)): return "holds with a correction"
     return "contradicted" if any(against(primary)) else "inconclusive"
 
-# %% ../../nbs/25_ledger.ipynb #6265d38d
+# %% ../../nbs/25_ledger.ipynb #21e9df3c
 def judge_claim(
     claim:Claim, # An experiment
     results:str|Path, # Folder of result tables
@@ -590,7 +590,7 @@ def summary(
     kinds = [k for k in KINDS if k in count.index]
     return markdown_table(["", *VERDICTS], [[k, *count.loc[k]] for k in kinds], right=True)
 
-# %% ../../nbs/25_ledger.ipynb #a1a34ff3
+# %% ../../nbs/25_ledger.ipynb #a8bdf2db
 def ledger_markdown(
     table:pd.DataFrame, # What `ledger` returned first
 )->str: # Markdown
