@@ -10,7 +10,7 @@ __all__ = ['NODES', 'DENSITIES', 'DOMAINS', 'LAMS', 'BETAS', 'PULLS', 'TUNING_SE
            'expected_seconds', 'draw_surfaces', 'settings_table', 'unit_means', 'advantage_table', 'draw_advantage',
            'overall_advantage', 'count_signs', 'decomposition', 'draw_switches']
 
-# %% ../../nbs/22_population.ipynb #2564f547
+# %% ../../nbs/22_population.ipynb #8e8eccef
 import itertools, math
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +26,7 @@ from .studies import (INPUTS, POLICIES, REGRET_NAMES, TABLE_COLUMNS, Cell, Playe
                                        run_study, study_curves, study_table)
 from ..rewards import RewardOptions
 
-# %% ../../nbs/22_population.ipynb #869179fd
+# %% ../../nbs/22_population.ipynb #09931cbd
 NODES, DENSITIES = (5, 20, 100), (0.05, 0.2, 0.95)
 DOMAINS = tuple(itertools.product(NODES, DENSITIES))
 LAMS = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.)
@@ -37,7 +37,7 @@ SELECTIONS = {"cumulative": "regret", "best-observed": "best_observed_regret"}
 PAPER_SCHEDULE = dict(always_until=100, train_every=20, final_from=80)
 LEARNERS = tuple(f"{net}-{policy}" for net in INPUTS for policy in POLICIES)
 
-# %% ../../nbs/22_population.ipynb #b3247121
+# %% ../../nbs/22_population.ipynb #fd49d46d
 def setting_grid(
     algorithms:tuple=LEARNERS, # Who
     pulls:tuple=PULLS, # Random pulls
@@ -75,7 +75,7 @@ def paper_tuning_cells(
     return [Cell("paper_tuning", "one reward", 5, 0.05, 10, (1000 + r,), players,
                  **{"T": 400} | size) for r in range(runs)]
 
-# %% ../../nbs/22_population.ipynb #cd2a6bc7
+# %% ../../nbs/22_population.ipynb #31d1a576
 SETTING = ["lam", "beta", "random_pulls"]
 
 def setting_means(
@@ -110,7 +110,7 @@ def chosen_players(
     "The players of a comparison."
     return tuple(Player(a, *v, settings=name, **more) for a, v in settings.items())
 
-# %% ../../nbs/22_population.ipynb #31887154
+# %% ../../nbs/22_population.ipynb #92235911
 def population_cells(
     settings:dict[str, dict], # Name of a selection -> what `select` returned
     runs:int=200, # On each domain
@@ -143,7 +143,7 @@ def paper_cells(
             cells += [one, replace(one, protocol="many rewards", reward=many)]
     return cells
 
-# %% ../../nbs/22_population.ipynb #00a1c976
+# %% ../../nbs/22_population.ipynb #e1ac5b42
 ABLATION_RUNS = 100
 
 def ablation_switches(
@@ -174,7 +174,7 @@ def ablation_switches(
     for m, k in ((64, 100), (256, 100), (1024, 20)):
         out["width", f"{m}"] = {"m": m, "runs": k}, same
     diagonal = lambda p: (replace(p, uncertainty="diagonal") if p.policy in ("UCB", "PE") else None)
-    for m, k in ((64, 100), (256, 40), (512, 20)):       # a pull costs a pass over all weights
+    for m, k in ((64, 100), (128, 40), (256, 40)):       # a pull costs a pass over all weights
         out["uncertainty", f"diagonal, m = {m}"] = {"m": m, "runs": k}, diagonal
     for d in (3, 30, 100): out["d", f"{d}"] = {"d": d}, same
     for n in (50, 500, 1000): out["arms", f"{n}"] = {"arms": n}, same
@@ -202,7 +202,7 @@ def ablation_cells(
                   for some in chunks(most, 10)]
     return cells
 
-# %% ../../nbs/22_population.ipynb #2c9156f2
+# %% ../../nbs/22_population.ipynb #c3473dec
 QUICK = dict(arms=40, T=60) # Size of a quick look
 QUICK_DOMAINS = ((5, 0.2), (20, 0.2))
 NO_SETTINGS = {f"{net}-{policy}": (1., 1., 0) for net in INPUTS for policy in (*POLICIES, "greedy")}
@@ -232,7 +232,7 @@ class Studies:
         "One row for each run."
         return study_table(self.folder, self.play(cells), columns)
 
-# %% ../../nbs/22_population.ipynb #31dd85dc
+# %% ../../nbs/22_population.ipynb #7b63de33
 TUNING_COLUMNS = ("N", "p", "d", "run", "algorithm", *SETTING, *REGRET_NAMES)
 
 @patch
@@ -268,13 +268,13 @@ def settings_d100(self:Studies)->dict[str, dict]:
     own = self.table(self.cells("tuning_d100"), TUNING_COLUMNS)
     return self.settings | {f"{k}, d = 100": select(own, v) for k, v in SELECTIONS.items()}
 
-# %% ../../nbs/22_population.ipynb #78b209fe
+# %% ../../nbs/22_population.ipynb #90409c05
 @patch
 def ablation(self:Studies):
     "One row for each run of each switch."
     s = dict(self.settings)
     few = lambda switch, level: (switch in ("base", "uncertainty", "reward")
-                                 and "512" not in level)
+                                 and "256" not in level)
     only = dict(only=few) if self.quick else {}
     cells = ablation_cells(s.pop("cumulative"), s, self.count(ABLATION_RUNS), **only, **self.size)
     table = self.table(cells, ("settings", "algorithm", "run", *REGRET_NAMES))
@@ -298,7 +298,7 @@ def write(self:Studies,
     curves = study_curves(self.folder, self.cells("paper", s))
     return [*done, write_table(out/"paper_curves.csv.gz", curves, digits=5)]
 
-# %% ../../nbs/22_population.ipynb #67785441
+# %% ../../nbs/22_population.ipynb #995fc9f2
 def expected_seconds(
     cells:list[Cell], # To be played
     jobs:int=1, # Processes
@@ -322,7 +322,7 @@ def seconds(self:Studies,
     every += ablation_cells(NO_SETTINGS, s, self.count(ABLATION_RUNS), **self.size)
     return expected_seconds(every, jobs)
 
-# %% ../../nbs/22_population.ipynb #add0a721
+# %% ../../nbs/22_population.ipynb #ac0cb19a
 def draw_surfaces(
     fig, # Matplotlib figure
     table, # A table of tuning runs
@@ -351,7 +351,7 @@ def draw_surfaces(
     for ax in axes[:, 0]: ax.set_ylabel("mean gaps")
     axes[0, 2].legend(loc="center left", bbox_to_anchor=(1.02, 0))
 
-# %% ../../nbs/22_population.ipynb #4535bb63
+# %% ../../nbs/22_population.ipynb #dd597ec1
 def settings_table(
     tuning, # The tuning table of the population
     paper_tuning, # That of the paper's protocol
@@ -370,7 +370,7 @@ def settings_table(
                              mean=at["mean"], se=at["se"], edge=", ".join(edge)))
     return pd.DataFrame(rows)
 
-# %% ../../nbs/22_population.ipynb #7e4477cc
+# %% ../../nbs/22_population.ipynb #c1838563
 CELL = ["protocol", "N", "p", "d", "arms", "T", "settings"]
 
 def unit_means(
@@ -400,7 +400,7 @@ def advantage_table(
                     advantage=gain.mean(), low=gain.mean() - half, high=gain.mean() + half))
     return pd.DataFrame(rows)
 
-# %% ../../nbs/22_population.ipynb #c2139a67
+# %% ../../nbs/22_population.ipynb #d1f35376
 POLICY_COLORS = {"PE": "#0072B2", "UCB": "#D55E00", "TS": "#E69F00", "greedy": "#767676"}
 
 def draw_advantage(
@@ -425,7 +425,7 @@ def draw_advantage(
     axes[0].set_ylabel("regret saved by knowing the graph, %")
     axes[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
 
-# %% ../../nbs/22_population.ipynb #a5e0bd01
+# %% ../../nbs/22_population.ipynb #69a977eb
 def overall_advantage(
     table, # What `advantage_table` returned, of some domains
     level:float=0.95, # Of the intervals
@@ -451,7 +451,7 @@ def count_signs(
     sums = table.assign(ahead=ahead, behind=behind, neither=~ahead & ~behind)
     return sums[sums["arms"] == 200].groupby(by, sort=False)[["ahead", "behind", "neither"]].sum()
 
-# %% ../../nbs/22_population.ipynb #dec38ad6
+# %% ../../nbs/22_population.ipynb #77554357
 def decomposition(
     table, # The ablation table
     value:str="regret", # Which regret
@@ -475,7 +475,7 @@ def decomposition(
                              high=v.mean() + half, runs=len(v)))
     return pd.DataFrame(rows)
 
-# %% ../../nbs/22_population.ipynb #84a846be
+# %% ../../nbs/22_population.ipynb #6409b16e
 def draw_switches(
     fig, # Matplotlib figure
     table, # The ablation table
