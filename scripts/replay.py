@@ -43,6 +43,7 @@ def studies(results, quick):
         if not (results/f"{file}.csv.gz").exists(): continue
         table = read_table(results/f"{file}.csv.gz")
         table = table[table["d"] == (100 if study.endswith("d100") else 10)]
+        if not len(table): continue
         columns = TUNING_COLUMNS if "tuning" in study else TABLE_COLUMNS
         chosen = None if "tuning" in study else settings_in(table)
         if study == "population": found = chosen

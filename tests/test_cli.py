@@ -291,9 +291,56 @@ def test_ctrl_c_leaves_a_store_that_resumes(tmp_path, capsys, monkeypatch):
     kept = len(list(Path("here/store/runs").glob("*.npz")))
     code, out, err = here(*err.split("gnn_bandits ")[-1].split(), capsys=capsys)
     done = f"{20 - kept} runs done, {kept} skipped, 0 failed"
-    assert code == 0 and out.startswith(done), (out, err)
+    assert code == 0 and out.startswith("about ") and done in out, (out, err)
     assert here(*argv[:-3], "1", "--out", "there", capsys=capsys)[0] == 0
     assert Path("here/tiny.csv").read_bytes() == Path("there/tiny.csv").read_bytes()
+
+
+STUDY = """
+import gnn_bandits.paper.population as population
+population.BETAS, population.LAMS = (0., 1.), (0.1,)
+"""
+
+
+def test_studies_resume_and_say_how_long(tmp_path, capsys, monkeypatch):
+    "Stopped during a study: finished cells are kept, and the same command goes on"
+    argv = "reproduce --quick --figure performance,size --seeds 18 --out here".split()
+    env = "import os; os.environ['NUMBA_DISABLE_JIT'] = '1'\n"
+    p = start(env + STUDY + PROGRAM, *argv, cwd=tmp_path)
+    while len(list((tmp_path/"here/store/cells").glob("paper-*.npz"))) < 2:
+        assert p.poll() is None, p.communicate()
+        time.sleep(0.02)
+    os.killpg(p.pid, signal.SIGINT)
+    out, err = p.communicate()
+    assert p.returncode == 130 and err.count("\n") == 1 and out.startswith("about "), (out, err)
+    assert "finished cells are kept; resume with: gnn_bandits reproduce --quick" in err, err
+    import gnn_bandits.paper.population as population
+    for name, v in dict(BETAS=(0., 1.), LAMS=(0.1,)).items():
+        monkeypatch.setattr(population, name, v)
+    monkeypatch.chdir(tmp_path)
+    kept = {p: p.stat().st_mtime_ns for p in Path("here/store/cells").glob("*.npz")}
+    code, out, err = here(*argv, capsys=capsys)
+    assert code == 0 and out.splitlines()[1:] == [
+        f"wrote here/{name}" for name in ("performance.png", "performance.csv", "size.png",
+                                          "size.csv")], (out, err)
+    assert all(p.stat().st_mtime_ns == v for p, v in kept.items())
+    before = Path("here/size.csv").read_bytes()
+    code, out, err = here(*argv, capsys=capsys)                # nothing is missing any more
+    assert code == 0 and "about" not in out and Path("here/size.csv").read_bytes() == before
+    assert len(list(Path("here/store/cells").glob("paper-*.npz"))) == 12   # 18 runs, 6 a cell
+
+
+def test_a_model_plays_single_runs(tmp_path, capsys):
+    argv = ["reproduce", "--quick", "--figure", "size,density", "--model", "gntk", "--seeds", "1",
+            "--out", str(tmp_path)]
+    code, out, err = here(*argv, capsys=capsys)
+    assert code == 0 and "16 runs done, 0 skipped, 0 failed" in out, (out, err)
+    assert not (tmp_path/"store/cells").exists()
+    assert (tmp_path/"size.csv").read_text().count("gntk") > 100
+    said = complains(here("reproduce", "--figure", "hyper", "--model", "gntk", "--out",
+                          str(tmp_path/"x"), capsys=capsys))
+    assert "hyper takes no model; those that do: performance, benchmark" in said
+    assert not (tmp_path/"x").exists()
 
 
 def test_ctrl_c_while_workers_start_is_one_line(tmp_path):

@@ -183,14 +183,20 @@ def test_reproduce_writes_pictures_and_tables(tmp_path):
     run = program("reproduce", "--quick", "--out", "here", cwd=tmp_path)
     assert run.returncode == 0, run.stderr
     files = {p.name for p in (tmp_path/"here").iterdir()}
-    assert {"ntk.png", "ntk.csv", "domains.png", "domains.csv"} <= files
+    from gnn_bandits.core import read_table
+    from gnn_bandits.paper.figures import FIGURES
+    assert {f"{n}.{kind}" for n in FIGURES for kind in ("png", "csv")} <= files
+    tables = {"tuning", "paper_tuning", "population", "paper", "paper_curves", "ablation"}
+    assert {f"{n}.csv.gz" for n in tables} <= files
     again = program("reproduce", "--quick", "--out", "there", cwd=tmp_path)
     assert again.returncode == 0
-    for f in (tmp_path/"here").glob("*.csv"):
-        if f.name == "cost.csv": continue             # costs are times
+    for f in (tmp_path/"here").glob("*.csv*"):
         assert f.read_bytes() == (tmp_path/"there"/f.name).read_bytes()
-    for f in (ROOT/"nbs/results/quick").glob("*.csv"):    # digits: `make reproduce` tells
-        assert f.read_text().count("\n") == (tmp_path/"here"/f.name).read_text().count("\n")
+    committed = [*(ROOT/"nbs/results/quick").glob("*.csv*")]
+    assert {p.name for p in committed} == {"trained.csv", *(f"{n}.csv.gz" for n in tables)}
+    for f in committed:                                   # digits: `make reproduce` tells
+        new, old = read_table(tmp_path/"here"/f.name), read_table(f)
+        assert list(new) == list(old) and len(new) == len(old)
 
 
 @pytest.mark.parametrize("argv", [
