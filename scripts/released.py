@@ -7,6 +7,10 @@ checkpoint every minute. So the program can be stopped at any time and continues
     python scripts/released.py --runs 20 --m 512 --out runs --recipe training training+values
     python scripts/released.py --runs 3 --m 2048 --out runs --algorithms GNN-UCB NN-UCB
     python scripts/released.py --table --out runs       # only writes the tables
+
+The games that say most about the plotted regret come first in this order:
+
+    --which 16 7 9 19 14 10 12 5 3 18 17 13 8 2 6 11 0 1 4 15
 """
 import argparse
 import json
