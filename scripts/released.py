@@ -7,6 +7,10 @@ checkpoint every minute. So the program can be stopped at any time and continues
     python scripts/released.py --runs 20 --m 512 --out runs --recipe training training+values
     python scripts/released.py --runs 3 --m 2048 --out runs --algorithms GNN-UCB NN-UCB
     python scripts/released.py --table --out runs       # only writes the tables
+
+The games that say most about the plotted regret come first in this order:
+
+    --which 16 7 9 19 14 10 12 5 3 18 17 13 8 2 6 11 0 1 4 15
 """
 import argparse
 import json
@@ -17,7 +21,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from gnn_bandits.core import write_atomically
+from gnn_bandits.core import write_atomically, write_table
 from gnn_bandits.paper.algorithms import PAPER_ALGORITHMS
 from gnn_bandits.paper.released import (REGRETS, recipe_from, released_data, released_game,
                                         released_run, run_record)
@@ -51,7 +55,7 @@ def tables(out, results=RESULTS):
     if not runs: raise SystemExit(f"expected finished runs in {out}, found none")
     keys = ["recipe", "m", "algorithm"]
     rows = pd.DataFrame([r["row"] for r in runs]).sort_values([*keys, "run"])
-    rows.round(5).to_csv(results/"released.csv", index=False)
+    write_table(results/"released.csv", rows)
     curves = {}
     for r in runs: curves.setdefault(tuple(r["row"][k] for k in keys), []).append(r["curves"])
     at, table = [0, 8, *range(THIN - 1, len(runs[0]["curves"][0]), THIN)], []
@@ -61,7 +65,7 @@ def tables(out, results=RESULTS):
         table += [dict(zip(keys, key)) | dict(value=name, t=t + 1, mean=v.mean(0)[i, j],
                                               se=se[i, j], runs=len(v))
                   for i, name in enumerate(REGRETS) for j, t in enumerate(at)]
-    pd.DataFrame(table).round(4).to_csv(results/"released_curves.csv", index=False)
+    write_table(results/"released_curves.csv", table, digits=5)
     print(f"{len(rows)} runs in {results/'released.csv'}")
 
 
