@@ -479,6 +479,66 @@ def surrogate(self:Campaign)->Surrogate:
         self._model.learn(list(arms), [self.sign*v for v in values], list(noise))
     return self._model
 
+# %% ../nbs/15_campaigns.ipynb #dfc38122
+@patch
+def predict(
+    self:Campaign,
+    arms=None, # Numbers or ids; a `GraphDomain` of graphs outside the pool; None: all candidates
+    level:float=0.9, # Probability of the interval
+    *,
+    smiles:Sequence|None=None, # Molecules outside the pool, if the candidates are molecules
+)->pd.DataFrame: # arm, id, mean, std, low, high
+    "What is believed of candidates, in the units of the measurements."
+    check_number("level", level, above=True, high=1 - 1e-12)
+    if smiles is not None: arms = featurize_like(self.domain, smiles)
+    if isinstance(arms, GraphDomain): return self._outside(arms, level)
+    model = self.surrogate()
+    arms, ids = list(range(len(self))) if arms is None else self.arms_of(arms), self.ids
+    out = pd.DataFrame({"arm": arms, "id": [ids[a] for a in arms]})
+    if not self._record.rows: return out.assign(mean=np.nan, std=np.nan, low=np.nan, high=np.nan)
+    low, high = (v.numpy()[arms] for v in model.interval(level))
+    out = out.assign(mean=self.sign*model.mean.numpy()[arms], std=model.std.numpy()[arms])
+    return out.assign(low=low, high=high) if self.sign > 0 else out.assign(low=-high, high=-low)
+
+@patch
+def _outside(self:Campaign, domain, level):
+    "What is believed of graphs that are not in the pool."
+    if domain.d != self.domain.d:
+        raise ValueError(f"expected graphs with {self.domain.d} features a node, got {domain.d}")
+    if not self._record.rows: raise ValueError("nothing was told yet, so nothing can be predicted")
+    out = self.surrogate().predict(domain, level)
+    if self.sign > 0: return out
+    return out.assign(mean=-out["mean"], low=-out["high"], high=-out["low"])
+
+# %% ../nbs/15_campaigns.ipynb #4835943c
+@patch(as_prop=True)
+def observations(self:Campaign)->pd.DataFrame: # One row a measurement
+    "All measurements that count, in the order in which they were told."
+    self._sync()
+    names, ids = ["event", "arm", "value", "noise", "note", "time", "author"], self.ids
+    out = pd.DataFrame(self._record.rows, columns=names)
+    out.insert(2, "id", [ids[a] for a in out["arm"]])
+    return out.astype({"event": int, "arm": int, "value": float, "noise": float})
+
+@patch(as_prop=True)
+def pending(self:Campaign)->pd.DataFrame: # One row a candidate
+    "Candidates asked for and not told yet, with the reasons given when they were asked for."
+    self._sync()
+    ids = self.ids
+    rows = [dict(arm=a, id=ids[a], **why) for a, why in self._record.pending.items()]
+    return pd.DataFrame(rows, columns=["arm", "id", "mean", "low", "high", "rank", "nearest", "why",
+                                       "event", "time", "author", "note"])
+
+@patch(as_prop=True)
+def events(self:Campaign)->pd.DataFrame: # One row an event
+    "Everything that happened, with what was undone."
+    self._sync()
+    counts = {e.seq for e in effective(self._events)}
+    return pd.DataFrame([dict(event=e.seq, time=e.time, author=e.author, kind=e.kind,
+                              counts=e.seq in counts or e.kind == "undo", note=e.note,
+                              data=json.dumps(e.data)) for e in self._events],
+                        columns=["event", "time", "author", "kind", "counts", "note", "data"])
+
 # %% ../nbs/15_campaigns.ipynb #bcb66f6d
 @patch
 def suggest(
@@ -723,66 +783,6 @@ def add(
         names["prior"] = f"prior-{mark}-{len(self)}.npz"
         write_atomically(self.path/names["prior"], pack_prior(prior))
     return self._commit("add", dict(names, hash=mark, n=len(domain)))
-
-# %% ../nbs/15_campaigns.ipynb #dfc38122
-@patch
-def predict(
-    self:Campaign,
-    arms=None, # Numbers or ids; a `GraphDomain` of graphs outside the pool; None: all candidates
-    level:float=0.9, # Probability of the interval
-    *,
-    smiles:Sequence|None=None, # Molecules outside the pool, if the candidates are molecules
-)->pd.DataFrame: # arm, id, mean, std, low, high
-    "What is believed of candidates, in the units of the measurements."
-    check_number("level", level, above=True, high=1 - 1e-12)
-    if smiles is not None: arms = featurize_like(self.domain, smiles)
-    if isinstance(arms, GraphDomain): return self._outside(arms, level)
-    model = self.surrogate()
-    arms, ids = list(range(len(self))) if arms is None else self.arms_of(arms), self.ids
-    out = pd.DataFrame({"arm": arms, "id": [ids[a] for a in arms]})
-    if not self._record.rows: return out.assign(mean=np.nan, std=np.nan, low=np.nan, high=np.nan)
-    low, high = (v.numpy()[arms] for v in model.interval(level))
-    out = out.assign(mean=self.sign*model.mean.numpy()[arms], std=model.std.numpy()[arms])
-    return out.assign(low=low, high=high) if self.sign > 0 else out.assign(low=-high, high=-low)
-
-@patch
-def _outside(self:Campaign, domain, level):
-    "What is believed of graphs that are not in the pool."
-    if domain.d != self.domain.d:
-        raise ValueError(f"expected graphs with {self.domain.d} features a node, got {domain.d}")
-    if not self._record.rows: raise ValueError("nothing was told yet, so nothing can be predicted")
-    out = self.surrogate().predict(domain, level)
-    if self.sign > 0: return out
-    return out.assign(mean=-out["mean"], low=-out["high"], high=-out["low"])
-
-# %% ../nbs/15_campaigns.ipynb #4835943c
-@patch(as_prop=True)
-def observations(self:Campaign)->pd.DataFrame: # One row a measurement
-    "All measurements that count, in the order in which they were told."
-    self._sync()
-    names, ids = ["event", "arm", "value", "noise", "note", "time", "author"], self.ids
-    out = pd.DataFrame(self._record.rows, columns=names)
-    out.insert(2, "id", [ids[a] for a in out["arm"]])
-    return out.astype({"event": int, "arm": int, "value": float, "noise": float})
-
-@patch(as_prop=True)
-def pending(self:Campaign)->pd.DataFrame: # One row a candidate
-    "Candidates asked for and not told yet, with the reasons given when they were asked for."
-    self._sync()
-    ids = self.ids
-    rows = [dict(arm=a, id=ids[a], **why) for a, why in self._record.pending.items()]
-    return pd.DataFrame(rows, columns=["arm", "id", "mean", "low", "high", "rank", "nearest", "why",
-                                       "event", "time", "author", "note"])
-
-@patch(as_prop=True)
-def events(self:Campaign)->pd.DataFrame: # One row an event
-    "Everything that happened, with what was undone."
-    self._sync()
-    counts = {e.seq for e in effective(self._events)}
-    return pd.DataFrame([dict(event=e.seq, time=e.time, author=e.author, kind=e.kind,
-                              counts=e.seq in counts or e.kind == "undo", note=e.note,
-                              data=json.dumps(e.data)) for e in self._events],
-                        columns=["event", "time", "author", "kind", "counts", "note", "data"])
 
 # %% ../nbs/15_campaigns.ipynb #48447874
 @patch
