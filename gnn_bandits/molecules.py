@@ -208,7 +208,7 @@ def list_problems(problems, most=3):
     more = len(problems) - len(some)
     return ", ".join(some) + (f", and {more} more" if more else "")
 
-# %% ../nbs/12m_molecules.ipynb #eb3c7201
+# %% ../nbs/12m_molecules.ipynb #86c063ca
 def read_smiles(
     smiles:Sequence, # SMILES: a list, an array, a column of a table; or a single one
     hops:int|Sequence=1, # Rounds of aggregation, or a list of several
@@ -232,10 +232,9 @@ def read_smiles(
     progress: whether to show a progress bar.
     like: a domain of molecules whose scale, hops and settings are used instead.
 
-        >>> m = read_smiles(["CCO", "OCC", "c1ccccc1", "oops"], invalid="skip")
-        >>> print(m)
-        Molecules: 2, with 3 to 6 atoms.
-        Rows that cannot be read and are left out: 1 (row 3 'oops': not a SMILES rdkit can parse).
+        >>> m = read_smiles(["CCO", "OCC", "c1ccccc1", "C1CC"], invalid="skip")
+        >>> print(m.words()[1])
+        Rows that cannot be read and are left out: 1 (row 3 'C1CC': not a SMILES rdkit can parse).
         >>> m.domain, m.rows.tolist(), m.canonical, m.duplicates.values.tolist()
         (GraphDomain(2 graphs, 3 to 6 nodes, d=36), [0, 2], ['CCO', 'c1ccccc1'], [[1, 0]])
     """
