@@ -586,8 +586,8 @@ def test_migration(place, monkeypatch):
         j = Journal.open(path)                                   # read as it is
         assert (j.version, j.header, j.events(after=-1)) == (0, {"seed": 3}, truth)
     assert path.read_bytes() == before and salvage(path) == truth
-    both = Journal(path), Journal(path)
-    for j in both: j.check()
+    both, late = (Journal(path), Journal(path)), Journal(path)
+    for j in (*both, late): j.check()
     row = (2, "wed", "tell", '{"arm":2}')                        # an old program is still writing
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("INSERT INTO events VALUES (?,?,?,?,?)", (*row, link(both[0].rows[-1][-1], row)))
@@ -595,6 +595,8 @@ def test_migration(place, monkeypatch):
     truth.append(Event(2, "wed", "?", "tell", {"arm": 2}, ""))
     for j in both: j.migrate()                                   # the second finds it done
     assert [(j.version, j.events(after=-1)) for j in both] == [(1, truth)]*2
+    for work in (late.events, lambda: late.append("tell", {})):
+        with pytest.raises(ValueError, match="now has schema 1.*open it again"): work()
     assert both[1].append("tell", {}) == 3 and len(both[0].events()) == 3
     assert sorted(p.name for p in place.iterdir()) == ["j.db", "j.db.schema0"]
     shutil.copy(place/"j.db.schema0", place/"again.db")
