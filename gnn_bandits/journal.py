@@ -390,13 +390,16 @@ def catch_up(self:Journal,
 ):
     "Read and check the events that came since the last look."
     known, last = len(self.rows), self.rows[-1][-1] if self.rows else ""
-    head = db.execute("SELECT events, hash FROM head").fetchone()
+    schema, *head = db.execute("SELECT schema, events, hash FROM head").fetchone() or (None,)
+    if schema not in (self.version, None):
+        raise ValueError(f"{self.path} now has schema {schema}, because another version of the "
+                         "package has opened it; open it again")
     cursor = db.execute("SELECT * FROM events WHERE seq >= ? ORDER BY seq", (known,))
     names, new = [column[0] for column in cursor.description], cursor.fetchall()
     good = list(intact(new, known, last))
     if len(good) < len(new):
         raise damaged(self.path, f"event {known + len(good)} does not continue what was written")
-    if head != (known + len(good), good[-1][-1] if good else last):
+    if head != [known + len(good), good[-1][-1] if good else last]:
         raise damaged(self.path, "events are missing, or another file has taken its place")
     self.rows += good
     self.names = names
@@ -499,7 +502,7 @@ def extend(self:Journal,
         rows = [(len(self.rows) + i, clock(), self.author, *event) for i, event in enumerate(new)]
         try:
             with in_words(self.path): self.rows += insert(self.db, rows, self.rows[-1][-1])
-        except (ValueError, OSError):
+        except BaseException:                                # half of it must not stay in a block
             self.db.rollback()
             raise
         return len(self.rows) - 1
