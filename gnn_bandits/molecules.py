@@ -6,14 +6,13 @@
 __all__ = ['ELEMENTS', 'BONDS', 'ATOM_FEATURES', 'QM9_TARGETS', 'FREE_ATOMS', 'bond_type', 'atom_features', 'parse_smiles',
            'Molecules', 'read_smiles', 'featurize_like', 'draw_svg', 'tanimoto', 'qm9']
 
-# %% ../nbs/12m_molecules.ipynb #834554a1
+# %% ../nbs/12m_molecules.ipynb #b158be90
 import importlib.metadata, json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import torch
 from fastcore.basics import patch
 from scipy import sparse
@@ -71,12 +70,13 @@ def parse_smiles(
         for atom in mol.GetAtoms(): atom.SetAtomMapNum(0)
     return (main_fragment(mol) if largest_fragment and "." in text else mol), ""
 
-# %% ../nbs/12m_molecules.ipynb #e7b29f27
+# %% ../nbs/12m_molecules.ipynb #26d56d76
 def refuse_text(text):
     "Why `text` cannot be a SMILES whatever it says, or nothing."
-    if text is None or text is pd.NA or isinstance(text, float) and text != text:
-        return "missing value"
-    if not isinstance(text, str): return f"expected text, got {type(text).__name__}"
+    if not isinstance(text, str):
+        import pandas as pd
+        missing = text is None or text is pd.NA or isinstance(text, float) and text != text
+        return "missing value" if missing else f"expected text, got {type(text).__name__}"
     head, _, tail = text.strip().partition(" ")
     if not head: return "empty"
     if any(c.isspace() for c in head) or tail and not tail.lstrip().startswith("|"):
@@ -173,15 +173,15 @@ def own_features(mol, features, row, width):
     if not np.isfinite(x).all(): raise ValueError(f"row {row}: features(atom) gave NaN or infinity")
     return x
 
-# %% ../nbs/12m_molecules.ipynb #d789070b
+# %% ../nbs/12m_molecules.ipynb #a47fe01e
 @dataclass(frozen=True, eq=False)
 class Molecules:
     "What became of a column of SMILES; made by `read_smiles`."
     domain:GraphDomain # The graphs
     rows:np.ndarray # (n,) row of each graph in the column, from 0
     canonical:list # Canonical SMILES of each graph
-    problems:pd.DataFrame # Rows that could not be read: row, smiles, reason
-    duplicates:pd.DataFrame # Rows with the molecule of an earlier row: row, same_as
+    problems:object # Table of the rows that could not be read: row, smiles, reason
+    duplicates:object # Table of the rows with the molecule of an earlier row: row, same_as
     merged:bool # Whether duplicates were left out
     def __len__(self): return len(self.rows)
     def words(self)->list:
@@ -198,6 +198,12 @@ class Molecules:
                          f"the molecule of row {first['same_as']}.")
         return lines
     def __str__(self): return "\n".join(self.words())
+
+# %% ../nbs/12m_molecules.ipynb #9a0a6960
+def problem_table(problems):
+    "Rows that cannot be read as a table."
+    import pandas as pd
+    return pd.DataFrame(problems, columns=["row", "smiles", "reason"])
 
 # %% ../nbs/12m_molecules.ipynb #b4d32509
 def list_problems(problems, most=3):
@@ -248,10 +254,11 @@ def distinct(m):
     "The numbers of those graphs that are the first of their molecule."
     return np.flatnonzero(~np.isin(m.rows, m.duplicates["row"]))
 
-# %% ../nbs/12m_molecules.ipynb #a76c8316
+# %% ../nbs/12m_molecules.ipynb #6c9d5371
 def read_column(smiles, hops, hydrogens, invalid, duplicates, features, largest_fragment, progress,
                 like=None):
     "What `read_smiles` does, without the warning about twins."
+    import pandas as pd
     check_choice("invalid", invalid, ("raise", "skip"))
     check_choice("duplicates", duplicates, ("merge", "keep"))
     how = dict(features=feature_name(features), hydrogens=bool(hydrogens),
@@ -260,7 +267,7 @@ def read_column(smiles, hops, hydrogens, invalid, duplicates, features, largest_
     texts = as_texts(smiles)
     found = collect(texts, features, how, duplicates == "merge", progress)
     rows, canonical, problems, same, *graphs = found
-    problems = pd.DataFrame(problems, columns=["row", "smiles", "reason"])
+    problems = problem_table(problems)
     if len(problems) and (invalid == "raise" or not len(rows)):
         hint = 'pass invalid="skip" to leave them out' if len(rows) else "no molecule is left"
         raise ValueError(f"{len(problems)} of {len(texts)} SMILES cannot be read: "
@@ -269,14 +276,13 @@ def read_column(smiles, hops, hydrogens, invalid, duplicates, features, largest_
     same = pd.DataFrame(same, columns=["row", "same_as"])
     return Molecules(domain, np.array(rows), canonical, problems, same, duplicates == "merge")
 
-# %% ../nbs/12m_molecules.ipynb #c9ec0f20
+# %% ../nbs/12m_molecules.ipynb #abb60f59
 def as_texts(smiles):
     "A column of SMILES as a list; refuses a table and an empty column."
-    if isinstance(smiles, (pd.DataFrame, dict)):
+    if isinstance(smiles, dict) or hasattr(smiles, "columns"):
         raise ValueError(f"expected a column of SMILES, got a {type(smiles).__name__}; choose one "
                          'of its columns, such as table["smiles"]')
-    iterable = hasattr(smiles, "__next__") or isinstance(smiles, pd.Index)
-    texts = list(smiles) if iterable else plain(smiles)
+    texts = list(smiles) if hasattr(smiles, "__next__") else plain(smiles)
     if not texts: raise ValueError("expected at least one SMILES, got an empty list")
     return texts
 
@@ -419,7 +425,7 @@ def draw_svg(
     text = canvas.GetDrawingText()
     return text[text.index("<svg"):].strip()
 
-# %% ../nbs/12m_molecules.ipynb #9527785a
+# %% ../nbs/12m_molecules.ipynb #2a0e07aa
 def morgan_levels(texts, radius, columns):
     "For each molecule a row with a one for each (substructure, level up to its count)."
     generator = optional("rdkit.Chem.rdFingerprintGenerator", "molecules")
@@ -434,9 +440,8 @@ def morgan_levels(texts, radius, columns):
             flat.extend(new)
             counts.append(len(new))
     if bad:
-        bad = pd.DataFrame(bad, columns=["row", "smiles", "reason"])
-        raise ValueError(f"{len(bad)} of {len(texts)} SMILES cannot be read: {list_problems(bad)}; "
-                         "leave these rows out")
+        raise ValueError(f"{len(bad)} of {len(texts)} SMILES cannot be read: "
+                         f"{list_problems(problem_table(bad))}; leave these rows out")
     return np.array(flat), np.concatenate([[0], np.cumsum(counts)])
 
 # %% ../nbs/12m_molecules.ipynb #f69fe461
@@ -497,17 +502,18 @@ def qm9_files():
                                     "again: pip install --force-reinstall 'qm9pack==1.0.3'")
     return found
 
-# %% ../nbs/12m_molecules.ipynb #9fb507d3
+# %% ../nbs/12m_molecules.ipynb #1b683bd3
 def qm9(
     targets:Sequence=("gap", "dipole", "U0"), # Among the names in `QM9_TARGETS`
     files:Sequence|None=None, # Tables to read; those of the installed package if not given
-)->pd.DataFrame: # Columns smiles and the targets
+): # A pandas table with the columns smiles and the targets
     """The molecules of QM9 and some of their properties, from the installed package qm9pack.
 
     targets: gap, homo, lumo (hartree), dipole (debye), polarisability (cubic bohr), r2 (square
     bohr), zpve (hartree), cv (cal/mol/K), energy, U0 and atomisation (hartree).
     files: tables in the form of qm9pack; those of the installed package if not given.
     """
+    import pandas as pd
     targets = plain(targets)
     for name in targets: check_choice("target", name, tuple(QM9_TARGETS))
     made = [t for t in targets if QM9_TARGETS[t] is None]

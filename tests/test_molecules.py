@@ -22,7 +22,8 @@ from gnn_bandits.molecules import (ATOM_FEATURES, BONDS, QM9_TARGETS, atom_featu
 
 SOME = r"""CCO CC(=O)[O-].[Na+] c1ccccc1 Cc1ccncc1 C[C@H](N)C(=O)O C[C@@H](N)C(=O)O F/C=C/F F/C=C\F
 CC#N [CH3] OS(=O)(=O)O [NH3]->[Cu] BrCCI C1CC1 [2H]C CN1C=NC2=C1C(=O)N(C(=O)N2C)C [Cl-].[NH4+]
-C/C=C/C(=O)N[C@@H](C)c1ccccc1 [O-][N+](=O)c1ccccc1 P B(O)O [SiH4] C[Se]C *C""".split()
+C/C=C/C(=O)N[C@@H](C)c1ccccc1 [O-][N+](=O)c1ccccc1 P B(O)O [SiH4] C[Se]C *C
+CC [13CH3]C""".split()
 LARGE = Chem.MolToSmiles(Chem.MolFromSequence("ACDEFGHIKLMNPQRSTVWY"*6))
 
 
