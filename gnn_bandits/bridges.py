@@ -53,9 +53,22 @@ def kind_of(graph):
     if hasattr(graph, "edge_index"): return "pyg"
     return "networkx" if hasattr(graph, "is_directed") else None
 
-# %% ../nbs/17b_bridges.ipynb #17b795bf
+# %% ../nbs/17b_bridges.ipynb #17b7cf25
 class GraphRegressor:
-    "A regressor over graphs that scikit-learn's tools accept: fit, predict, score."
+    """A regressor over graphs that scikit-learn's tools accept: fit, predict, score.
+
+    depths: hidden layers to choose from by evidence; hops: rounds of aggregation to choose from;
+    noise_std: noise of a value if it is known, fitted if None; features: the node attribute of
+    networkx graphs that holds the features; labels: how a single column of classes is encoded, as
+    in `GraphDomain.from_arrays`, a list names all of them. After `fit`, `surrogate_` is the model.
+
+        >>> import numpy as np
+        >>> X = GraphDomain.erdos_renyi(20, 6, 0.3, 4, np.random.default_rng(0))
+        >>> reg = GraphRegressor(depths=(2,)).fit(X[:15], np.arange(15.))
+        >>> mean, std = reg.predict(X[15:], return_std=True)
+        >>> mean.shape, bool((std > 0).all())
+        ((5,), True)
+    """
     _estimator_type = "regressor"                     # for scikit-learn before 1.6
     def __init__(self,
         depths=(1, 2, 3), # Hidden layers to choose from by evidence
@@ -176,14 +189,14 @@ def covariances(
     C[torch.arange(len(arms)), arms] = self.std[arms].square()
     return C
 
-# %% ../nbs/17b_bridges.ipynb #17b2426e
+# %% ../nbs/17b_bridges.ipynb #17ba8607
 def joint_posterior(
     belief:Belief, # A posterior over a pool
     arms:Tensor, # (..., q) arms that are looked at together
 )->tuple[Tensor, Tensor]: # (..., q) means, (..., q, q) covariances
     "Mean and covariance of batches of arms."
     mean, var = belief.mean[arms], belief.std.square()[arms]
-    if (q := arms.shape[-1]) < 2 or not arms.numel(): return mean, var[..., None]
+    if (q := arms.shape[-1]) < 2: return mean, var[..., None]
     count = arms.flatten().bincount(minlength=len(belief))
     rare = torch.zeros_like(arms, dtype=torch.bool)
     rare.scatter_(-1, count[arms].argmin(-1, keepdim=True), True)
@@ -212,7 +225,7 @@ def condition(
     z = torch.linalg.solve_triangular(R, (values - mean[..., q:])[..., None], upper=False)
     return mean[..., :q] + (V.mT @ z)[..., 0], cov[..., :q, :q] - V.mT @ V
 
-# %% ../nbs/17b_bridges.ipynb #17b83bcc
+# %% ../nbs/17b_bridges.ipynb #17bdca17
 @cache
 def pool_model_class():
     "The class of BoTorch models over a pool; BoTorch is imported here."
@@ -231,7 +244,7 @@ def pool_model_class():
             self.likelihood = gpytorch.likelihoods.GaussianLikelihood(noise_constraint=above)
             self.likelihood.noise = belief.lam
             self.train_inputs = belief.arms[:, None].double(),
-            self.eval()
+            self.requires_grad_(False).eval()
         @property
         def batch_shape(self): return torch.broadcast_shapes(*(a.shape[:-1] for a in self.seen))
         @property
