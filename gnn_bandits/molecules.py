@@ -83,12 +83,12 @@ def refuse_text(text):
         return "white space inside; give the SMILES alone, without a name"
     return ""
 
-# %% ../nbs/12m_molecules.ipynb #8ec5fbad
+# %% ../nbs/12m_molecules.ipynb #1164d87d
 def chemistry_problem(text):
     "Why rdkit refuses a text, in its own words where it has any."
     Chem = optional("rdkit.Chem", "molecules")
     if (mol := Chem.MolFromSmiles(text, sanitize=False)) is None:
-        return "not a SMILES that rdkit can parse"
+        return "not a SMILES rdkit can parse"
     problems = [" ".join(p.Message().split()) for p in Chem.DetectChemistryProblems(mol)]
     return "; ".join(problems) or "rdkit refuses its chemistry"
 
@@ -173,7 +173,7 @@ def own_features(mol, features, row, width):
     if not np.isfinite(x).all(): raise ValueError(f"row {row}: features(atom) gave NaN or infinity")
     return x
 
-# %% ../nbs/12m_molecules.ipynb #f668b685
+# %% ../nbs/12m_molecules.ipynb #d789070b
 @dataclass(frozen=True, eq=False)
 class Molecules:
     "What became of a column of SMILES; made by `read_smiles`."
@@ -186,29 +186,29 @@ class Molecules:
     def __len__(self): return len(self.rows)
     def words(self)->list:
         "What happened, one sentence each."
-        lines = [f"{len(self)} molecules with {int(self.domain.sizes.min())} to "
-                 f"{int(self.domain.sizes.max())} atoms were read."]
+        lines = [f"Molecules: {len(self)}, with {int(self.domain.sizes.min())} to "
+                 f"{int(self.domain.sizes.max())} atoms."]
         if len(self.problems):
-            lines.append(f"{len(self.problems)} rows cannot be read and are left out: "
-                         f"{list_problems(self.problems)}.")
+            lines.append(f"Rows that cannot be read and are left out: {len(self.problems)} "
+                         f"({list_problems(self.problems)}).")
         if len(self.duplicates):
-            done = "are left out" if self.merged else "are kept"
-            first = self.duplicates.iloc[0]
-            lines.append(f"{len(self.duplicates)} rows hold the molecule of an earlier row and "
-                         f"{done}, such as row {first['row']}, which is row {first['same_as']}.")
+            done, first = "left out" if self.merged else "kept", self.duplicates.iloc[0]
+            lines.append("Rows that hold the molecule of an earlier row and are "
+                         f"{done}: {len(self.duplicates)}, such as row {first['row']}, which is "
+                         f"the molecule of row {first['same_as']}.")
         return lines
     def __str__(self): return "\n".join(self.words())
 
-# %% ../nbs/12m_molecules.ipynb #5c33edd4
+# %% ../nbs/12m_molecules.ipynb #b4d32509
 def list_problems(problems, most=3):
     "The first few rows that cannot be read, in words."
     cut = lambda s: s if len(s) <= 40 else s[:37] + "..."
     said = lambda p: "" if p.reason in ("missing value", "empty") else f" {cut(repr(p.smiles))}"
-    some = [f"row {p.row}{said(p)} ({p.reason})" for p in problems.head(most).itertuples()]
+    some = [f"row {p.row}{said(p)}: {p.reason}" for p in problems.head(most).itertuples()]
     more = len(problems) - len(some)
-    return ", ".join(some) + (f" and {more} more" if more else "")
+    return ", ".join(some) + (f", and {more} more" if more else "")
 
-# %% ../nbs/12m_molecules.ipynb #ca36ea4b
+# %% ../nbs/12m_molecules.ipynb #eb3c7201
 def read_smiles(
     smiles:Sequence, # SMILES: a list, an array, a column of a table; or a single one
     hops:int|Sequence=1, # Rounds of aggregation, or a list of several
@@ -234,12 +234,25 @@ def read_smiles(
 
         >>> m = read_smiles(["CCO", "OCC", "c1ccccc1", "oops"], invalid="skip")
         >>> print(m)
-        2 molecules with 3 to 6 atoms were read.
-        1 rows cannot be read and are left out: row 3 'oops' (not a SMILES that rdkit can parse).
-        1 rows hold the molecule of an earlier row and are left out, such as row 1, which is row 0.
-        >>> m.domain, m.rows.tolist(), m.canonical
-        (GraphDomain(2 graphs, 3 to 6 nodes, d=36), [0, 2], ['CCO', 'c1ccccc1'])
+        Molecules: 2, with 3 to 6 atoms.
+        Rows that cannot be read and are left out: 1 (row 3 'oops': not a SMILES rdkit can parse).
+        >>> m.domain, m.rows.tolist(), m.canonical, m.duplicates.values.tolist()
+        (GraphDomain(2 graphs, 3 to 6 nodes, d=36), [0, 2], ['CCO', 'c1ccccc1'], [[1, 0]])
     """
+    m = read_column(smiles, hops, hydrogens, invalid, duplicates, features, largest_fragment,
+                    progress, like)
+    if like is None: warn_of_twins(m.domain[distinct(m)], depth=3)
+    return m
+
+# %% ../nbs/12m_molecules.ipynb #636093ab
+def distinct(m):
+    "The numbers of those graphs that are the first of their molecule."
+    return np.flatnonzero(~np.isin(m.rows, m.duplicates["row"]))
+
+# %% ../nbs/12m_molecules.ipynb #a76c8316
+def read_column(smiles, hops, hydrogens, invalid, duplicates, features, largest_fragment, progress,
+                like=None):
+    "What `read_smiles` does, without the warning about twins."
     check_choice("invalid", invalid, ("raise", "skip"))
     check_choice("duplicates", duplicates, ("merge", "keep"))
     how = dict(features=feature_name(features), hydrogens=bool(hydrogens),
@@ -303,7 +316,7 @@ def collect(texts, features, how, merge, progress):
                 width = own[0].shape[1]
     return rows, canonical, problems, same, np.array(sizes), bonds, codes, table, own
 
-# %% ../nbs/12m_molecules.ipynb #fad8baf0
+# %% ../nbs/12m_molecules.ipynb #a741af70
 def atoms_to_domain(sizes, bonds, codes, table, own, how, hops):
     "The domain of graphs from `collect`; without a scale in `how` the atoms themselves set it."
     edges, ends, shapes = bond_edges(bonds, sizes)
@@ -316,9 +329,9 @@ def atoms_to_domain(sizes, bonds, codes, table, own, how, hops):
     x /= scale
     how = how | dict(scale=scale.tolist())
     if names is not None: how |= dict(names=list(names))
-    return warn_of_twins(assemble(GraphDomain, x, sizes, edges, hops, {"molecules": how}), depth=5)
+    return assemble(GraphDomain, x, sizes, edges, hops, {"molecules": how})
 
-# %% ../nbs/12m_molecules.ipynb #c23380c1
+# %% ../nbs/12m_molecules.ipynb #d8fd77e4
 @patch(cls_method=True)
 def from_smiles(
     cls:GraphDomain,
@@ -345,8 +358,10 @@ def from_smiles(
         >>> GraphDomain.from_smiles(["CCO", "c1ccccc1", "CC(=O)[O-].[Na+]"])
         GraphDomain(3 graphs, 3 to 6 nodes, d=36)
     """
-    return read_smiles(smiles, hops, hydrogens, invalid, duplicates, features, largest_fragment,
-                       progress).domain
+    m = read_column(smiles, hops, hydrogens, invalid, duplicates, features, largest_fragment,
+                    progress)
+    warn_of_twins(m.domain[distinct(m)], depth=3)
+    return m.domain
 
 # %% ../nbs/12m_molecules.ipynb #8621589a
 def featurize_like(
