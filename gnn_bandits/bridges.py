@@ -6,7 +6,7 @@
 __all__ = ['read_graphs', 'kind_of', 'GraphRegressor', 'candidate_numbers', 'joint_posterior', 'condition', 'pool_model_class',
            'pool_moments', 'see', 'join', 'as_botorch_model']
 
-# %% ../nbs/17b_bridges.ipynb #17b7f48a
+# %% ../nbs/17b_bridges.ipynb #17beda9e
 import inspect
 from functools import cache
 
@@ -17,11 +17,10 @@ from torch import Tensor
 
 from .core import check_arms, check_memory, optional
 from .graphs import GraphDomain
-from .molecules import featurize_like
 from .posterior import Belief, FeaturePosterior, FittedPosterior, Posterior
 from .surrogate import Surrogate, candidate_priors
 
-# %% ../nbs/17b_bridges.ipynb #17b36368
+# %% ../nbs/17b_bridges.ipynb #17b41d38
 def read_graphs(
     graphs, # A `GraphDomain`, or a list, array or column of graphs of one kind
     features:str="x", # The node attribute of networkx graphs that holds the features
@@ -44,7 +43,8 @@ def read_graphs(
     if kind == "domain": return GraphDomain.concat(some)
     if kind == "pyg": return GraphDomain.from_pyg(some, labels=labels)
     if kind == "networkx": return GraphDomain.from_networkx(some, features, labels=labels)
-    return GraphDomain.from_smiles(some) if like is None else featurize_like(like, some)
+    from gnn_bandits.molecules import featurize_like, read_smiles
+    return featurize_like(like, some) if like else read_smiles(some, duplicates="keep").domain
 
 def kind_of(graph):
     "Which constructor reads a graph; None if there is none."
