@@ -191,6 +191,8 @@ class GraphDomain:
         X.h        (n, N, d) the same features padded with zero rows, made when asked for
         X.N, X.d   nodes that there is room for, feature dimension;  len(X) number of graphs
         X.edges    the edges as they came, or None;  X.report() what is in it and what was lost
+        X.raw      (total, d0) features before aggregation, or None;  X.hops rounds of aggregation
+        X.with_hops(hops)  the same graphs, aggregated otherwise
         X[idx], GraphDomain.concat, X.permute, X.save(path), GraphDomain.load(path)
 
         >>> import numpy as np
@@ -206,6 +208,8 @@ class GraphDomain:
     N:int # Nodes the domain has room for; at least the largest size
     edges:Edges|None # The edges, None when they are not known
     notes:dict # How it was made: what was encoded, what was dropped
+    raw:Tensor|None # (total, d0) float64, features before aggregation; None: not known
+    hops:int|list|None # Rounds of aggregation, or a list of several; None: not known
     def __init__(self,
         h, # (n, N, d) unit rows; zero rows, always last, are padding
         sizes=None, # (n,) node counts; counted from `h` when not given
@@ -224,9 +228,10 @@ class GraphDomain:
                              "then zero rows as padding; build domains with from_arrays or another "
                              "constructor")
         self._set(h.reshape(-1, h.shape[2]) if real.all() else h[real], sizes, h.shape[1])
-    def _set(self, nodes, sizes, N, edges=None, notes=None):
+    def _set(self, nodes, sizes, N, edges=None, notes=None, raw=None, hops=None):
         "Fill the fields; what comes has been checked."
-        fields = dict(nodes=nodes, sizes=sizes, N=N, edges=edges, notes=notes or {})
+        fields = dict(nodes=nodes, sizes=sizes, N=N, edges=edges, notes=notes or {}, raw=raw,
+                      hops=hops)
         for name, value in fields.items(): object.__setattr__(self, name, value)
         return self
     @classmethod
@@ -284,11 +289,14 @@ def packed(
     N:int|None=None, # Nodes the domain has room for; the largest size if not given
     edges:Edges|None=None, # The edges, if they should be kept
     notes:dict|None=None, # What `report` should know
+    raw=None, # (total, d0) features before aggregation, if they should be kept
+    hops:int|Sequence|None=None, # Rounds of aggregation that made `nodes`, if known
 )->GraphDomain:
     """A domain from aggregated, normalised node features without padding.
 
     nodes: (total, d) unit rows of all graphs, one graph after another; sizes: (n,) node counts;
-    N: nodes the domain has room for, the largest size if not given.
+    N: nodes the domain has room for, the largest size if not given; raw and hops: the features
+    before aggregation and how they were aggregated, if `with_hops` should work.
     """
     nodes = as_rows(nodes)
     sizes = check_sizes(sizes)
@@ -303,7 +311,9 @@ def packed(
         raise ValueError(f"graph {i}: expected unit rows of node features; build domains with "
                          "from_arrays or another constructor")
     if edges is not None: check_edges(edges, sizes)
-    return cls._trusted(nodes, sizes, int(N), edges, notes)
+    hops = None if hops is None else check_hops(hops)
+    raw = None if raw is None else check_raw(as_rows(raw), nodes, hops)
+    return cls._trusted(nodes, sizes, int(N), edges, notes, raw, number_or_list(hops))
 
 # %% ../nbs/01_graphs.ipynb #0513c6e5
 def check_edges(edges, sizes):
@@ -320,6 +330,27 @@ def check_edges(edges, sizes):
                          "in order")
     if edges.weight is not None and not ((edges.weight > 0) & edges.weight.isfinite()).all():
         raise ValueError("an edge has a weight that is not positive and finite")
+
+# %% ../nbs/01_graphs.ipynb #5c1d90a2
+def check_raw(raw, nodes, hops):
+    "Features before aggregation that fit `nodes`; `nodes` themselves if they are the same rows."
+    if hops is None: raise ValueError("expected hops with raw: how were the features aggregated?")
+    width = nodes.shape[1]//len(hops)
+    if tuple(raw.shape) != (len(nodes), width) or width*len(hops) != nodes.shape[1]:
+        raise ValueError(f"expected raw features of shape {(len(nodes), width)} for {len(hops)} "
+                         f"numbers of hops, got {tuple(raw.shape)}")
+    if not raw.isfinite().all(): raise ValueError("raw features hold NaN or infinity")
+    return store_once(raw, nodes)
+
+# %% ../nbs/01_graphs.ipynb #5c1d90a3
+def store_once(raw, nodes):
+    "`nodes` if `raw` has the same rows, and `raw` if not, so that equal rows take memory once."
+    return nodes if raw.shape == nodes.shape and torch.equal(raw, nodes) else raw
+
+# %% ../nbs/01_graphs.ipynb #5c1d90a4
+def number_or_list(hops):
+    "Rounds from `check_hops` as they are stored: a number if there is one, a list if several."
+    return None if hops is None else hops[0] if len(hops) == 1 else list(hops)
 
 # %% ../nbs/01_graphs.ipynb #7b2eca32
 @patch
@@ -363,14 +394,24 @@ def __getitem__(
     if isinstance(idx, slice) and idx.step in (None, 1):
         first, stop, _ = idx.indices(n)
         if first < stop:
-            nodes = self.nodes[int(self.offsets[first]):int(self.offsets[stop])]
+            rows = slice(int(self.offsets[first]), int(self.offsets[stop]))
             edges = None if edges is None else edges.span(first, stop)
-            return self._trusted(nodes, self.sizes[first:stop], self.N, edges, self.notes)
+            return choose_rows(self, lambda a: a[rows], self.sizes[first:stop], edges)
     idx = check_index(range(n)[idx] if isinstance(idx, slice) else idx, n)
     sizes, edges = self.sizes[idx], None if edges is None else edges.take(idx)
-    if len(self.nodes) == n*self.N: nodes = self.nodes.view(n, -1, self.d)[idx].view(-1, self.d)
-    else: nodes = self.nodes[row_numbers(self.offsets[idx], sizes)]
-    return self._trusted(nodes, sizes, self.N, edges, self.notes)
+    if len(self.nodes) == n*self.N:
+        pick = lambda a: a.view(n, -1, a.shape[1])[idx].view(-1, a.shape[1])
+    else:
+        rows = row_numbers(self.offsets[idx], sizes)
+        pick = lambda a: a[rows]
+    return choose_rows(self, pick, sizes, edges)
+
+# %% ../nbs/01_graphs.ipynb #7d3e11b0
+def choose_rows(X, pick, sizes, edges):
+    "A domain of those rows of `X` that `pick` takes out of an array of rows."
+    nodes = pick(X.nodes)
+    raw = nodes if X.raw is X.nodes else None if X.raw is None else pick(X.raw)
+    return X._trusted(nodes, sizes, X.N, edges, X.notes, raw, X.hops)
 
 # %% ../nbs/01_graphs.ipynb #b99a1a72
 def check_index(idx, n):
@@ -429,13 +470,13 @@ def erdos_renyi(
     d:int, # Feature dimension
     rng:np.random.Generator, # Source of randomness
     hops:int|Sequence=1, # Rounds of aggregation, or a list of several; the paper has one
-    keep_edges:bool=False, # Whether the domain remembers its edges
+    keep_edges:bool=False, # Whether the domain remembers its edges and its raw features
 )->GraphDomain:
     """`n` Erdős–Rényi graphs with standard normal node features.
 
     n: number of graphs; N: nodes of each; p: edge probability; d: feature dimension;
     rng: a numpy Generator; hops: rounds of aggregation, or a list of several;
-    keep_edges: whether the domain remembers its edges.
+    keep_edges: whether the domain remembers its edges and its features before aggregation.
 
         >>> import numpy as np
         >>> GraphDomain.erdos_renyi(n=100, N=20, p=0.2, d=10, rng=np.random.default_rng(0))
@@ -445,18 +486,23 @@ def erdos_renyi(
     if not isinstance(d, Integral) or d < 1:
         raise ValueError(f"expected a positive feature dimension, got {d=}")
     hops, block = check_hops(hops), max(1, 2**22//(N*max(N, d)))
-    need = 8.*n*N*d*len(hops) + 4.*keep_edges*n*p*N*N + 24.*min(n, block)*N*max(N, d)
+    keep = bool(keep_edges)
+    need = 8.*n*N*d*(len(hops) + keep) + 4.*keep*n*p*N*N + 24.*min(n, block)*N*max(N, d)
     check_memory(f"{n} graphs of {N} nodes with {d} features", need, "draw fewer or smaller graphs")
     edges, features = split_rng(rng, 2)
     nodes, kept = np.empty((n*N, d*len(hops))), []
+    raw = np.empty((n*N, d)) if keep else None
     for first in range(0, n, block):
         b = min(block, n - first)
         part = dense_edges(erdos_renyi_adjacency(b, N, p, edges).numpy())
         x = features.standard_normal((b*N, d))
         nodes[first*N:(first + b)*N] = aggregate_graphs(x, np.full(b, N), part, hops, first)
-        if keep_edges: kept.append(part)
-    sizes, kept = torch.full((n,), int(N)), concat_edges(kept) if keep_edges else None
-    X = cls._trusted(torch.from_numpy(nodes), sizes, int(N), kept)
+        if keep:
+            kept.append(part)
+            raw[first*N:(first + b)*N] = x
+    sizes, kept = torch.full((n,), int(N)), concat_edges(kept) if keep else None
+    raw = torch.from_numpy(raw) if keep else None
+    X = cls._trusted(torch.from_numpy(nodes), sizes, int(N), kept, None, raw, number_or_list(hops))
     return warn_of_twins(X, most=1000, depth=3)
 
 # %% ../nbs/01_graphs.ipynb #10cde242
@@ -655,7 +701,7 @@ def from_arrays(
     hops:int|Sequence=1, # Rounds of aggregation, or a list of several; the paper has one
     labels:str|Sequence="auto", # One-hot encoding of a single column of classes
     edge_types:Sequence|None=None, # One integer matrix a graph, read where there are edges
-    keep_edges:bool=True, # Whether the domain remembers its edges
+    keep_edges:bool=True, # Whether the domain remembers its edges and its raw features
 )->GraphDomain:
     """A domain from adjacency and feature matrices; graphs may differ in size.
 
@@ -666,7 +712,7 @@ def from_arrays(
     labels: "auto" encodes a single column of integers or strings one-hot, "onehot" any single
     column, "number" none, a list of classes encodes with these classes.
     edge_types: one integer matrix a graph, read where there are edges.
-    keep_edges: whether the domain remembers its edges.
+    keep_edges: whether the domain remembers its edges and its features before aggregation.
 
         >>> import numpy as np
         >>> path, triangle = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]]), np.ones((3, 3))
@@ -693,10 +739,15 @@ def build(cls, features, edges, both, asymmetric, hops, labels, keep_edges, drop
     packed, lost = pack_edges(lists, sizes, both, asymmetric)
     dropped = [*lost, *dropped] + ["edge types"]*(packed.type is not None and not keep_edges)
     if dropped: facts["dropped"] = dropped
-    nodes = torch.from_numpy(aggregate_graphs(x, sizes, packed, hops))
-    kept = packed if keep_edges else None
-    X = cls._trusted(nodes, torch.from_numpy(sizes), int(sizes.max()), kept, facts)
-    return warn_of_twins(X)
+    return warn_of_twins(assemble(cls, x, sizes, packed, hops, facts, keep_edges))
+
+# %% ../nbs/01_graphs.ipynb #3f6a2c81
+def assemble(cls, x, sizes, edges, hops, notes, keep_edges=True):
+    "A domain from packed features and edges that have been checked."
+    nodes = torch.from_numpy(aggregate_graphs(x, sizes, edges, hops))
+    raw = store_once(torch.from_numpy(x), nodes) if keep_edges else None
+    return cls._trusted(nodes, torch.from_numpy(sizes), int(sizes.max()),
+                        edges if keep_edges else None, notes, raw, number_or_list(hops))
 
 # %% ../nbs/01_graphs.ipynb #02d33221
 def matrix_edges(a, size, i, types=None):
@@ -739,7 +790,7 @@ def from_networkx(
     labels:str|Sequence="auto", # One-hot encoding of a single attribute of classes
     weight:str|None="weight", # The edge attribute that holds weights, used where present
     edge_type:str|None=None, # The edge attribute that holds integer types; None: none
-    keep_edges:bool=True, # Whether the domain remembers its edges
+    keep_edges:bool=True, # Whether the domain remembers its edges and its raw features
 )->GraphDomain:
     """A domain from networkx graphs.
 
@@ -749,7 +800,7 @@ def from_networkx(
     labels: how a single attribute of classes is encoded, as in `from_arrays`.
     weight: the edge attribute that holds weights, used where present; None for none.
     edge_type: the edge attribute that holds integer types; None for none.
-    keep_edges: whether the domain remembers its edges.
+    keep_edges: whether the domain remembers its edges and its features before aggregation.
 
         >>> import networkx as nx
         >>> g = nx.path_graph(3)
@@ -809,7 +860,7 @@ def from_pyg(
     labels:str|Sequence="auto", # One-hot encoding of a single column of classes
     weight:str|None="edge_weight", # The attribute that holds edge weights; None: none
     edge_type:str|None="edge_type", # The attribute that holds integer edge types; None: none
-    keep_edges:bool=True, # Whether the domain remembers its edges
+    keep_edges:bool=True, # Whether the domain remembers its edges and its raw features
 )->GraphDomain:
     """A domain from PyTorch Geometric graphs.
 
@@ -819,7 +870,7 @@ def from_pyg(
     labels: how a single column of classes is encoded, as in `from_arrays`.
     weight: the attribute that holds edge weights, such as "edge_attr" if it has one column.
     edge_type: the attribute that holds integer edge types.
-    keep_edges: whether the domain remembers its edges.
+    keep_edges: whether the domain remembers its edges and its features before aggregation.
 
         >>> import torch
         >>> from torch_geometric.data import Data
@@ -962,10 +1013,24 @@ def concat(
     if other := [c for c in labels if c != labels[0]]:
         raise ValueError(f"expected one list of classes, got {labels[0]} and {other[0]}; pass the "
                          "list of all classes as labels when you make the domains")
+    hops = join_hops(domains)
     known = all(x.edges is not None for x in domains)
     edges = concat_edges([x.edges for x in domains]) if known else None
     nodes, sizes = (torch.cat([getattr(x, k) for x in domains]) for k in ("nodes", "sizes"))
-    return cls._trusted(nodes, sizes, max(x.N for x in domains), edges, join_notes(domains, edges))
+    if hops is None or any(x.raw is None for x in domains): raw = None
+    elif all(x.raw is x.nodes for x in domains): raw = nodes
+    else: raw = torch.cat([x.raw for x in domains])
+    return cls._trusted(nodes, sizes, max(x.N for x in domains), edges, join_notes(domains, edges),
+                        raw, hops)
+
+# %% ../nbs/01_graphs.ipynb #3b90f7d5
+def join_hops(domains):
+    "The hops of several domains, None if one of them is not known; refuses different ones."
+    known = [x.hops for x in domains if x.hops is not None]
+    if other := [k for k in known if k != known[0]]:
+        raise ValueError(f"expected one number of hops, got {known[0]} and {other[0]}; features "
+                         "aggregated differently do not mean the same, so use with_hops first")
+    return known[0] if len(known) == len(domains) else None
 
 # %% ../nbs/01_graphs.ipynb #c9a04079
 def join_notes(domains, edges):
@@ -995,7 +1060,7 @@ def permute(
                              f"nodes, got {c}")
         order = c.repeat(len(self))
     order = order + torch.repeat_interleave(self.offsets[:-1], self.sizes)
-    return self._trusted(self.nodes[order], self.sizes, N, renumber(self, order), self.notes)
+    return choose_rows(self, lambda a: a[order], self.sizes, renumber(self, order))
 
 # %% ../nbs/01_graphs.ipynb #69bfb3b0
 def random_orders(sizes, N, rng):
@@ -1018,6 +1083,31 @@ def renumber(X, order):
     ends = [(a[rows] - shift).to(torch.int32) for a in (low, high)]
     return Edges(*ends, new.offsets, new.weight, new.type)
 
+# %% ../nbs/01_graphs.ipynb #a4c81e51
+@patch
+def with_hops(
+    self:GraphDomain,
+    hops:int|Sequence, # Rounds of aggregation, or a list of several
+)->GraphDomain:
+    """The same graphs, aggregated over another number of hops.
+
+    hops: rounds of aggregation; 0 takes each node alone, a list concatenates several.
+
+        >>> import numpy as np
+        >>> X = GraphDomain.from_arrays([[[0, 1], [1, 0]]], [np.eye(2)])
+        >>> X.with_hops(0).nodes.tolist(), X.with_hops([0, 1]).d
+        ([[1.0, 0.0], [0.0, 1.0]], 4)
+    """
+    rounds = check_hops(hops)
+    if number_or_list(rounds) == self.hops: return self
+    if self.raw is None or self.edges is None:
+        raise ValueError("this domain does not know its features before aggregation; make it from "
+                         "graphs with keep_edges=True")
+    x, sizes = self.raw.numpy(), self.sizes.numpy()
+    nodes = torch.from_numpy(aggregate_graphs(x, sizes, self.edges, rounds))
+    return self._trusted(nodes, self.sizes, self.N, self.edges, self.notes,
+                         store_once(self.raw, nodes), number_or_list(rounds))
+
 # %% ../nbs/01_graphs.ipynb #39d92ded
 @patch
 def save(
@@ -1028,10 +1118,13 @@ def save(
 
     path: the file to write; it appears complete or not at all.
     """
-    meta = dict(kind="GraphDomain", version=2, N=self.N, notes=self.notes)
-    edges = {} if self.edges is None else vars(self.edges)
-    edges = {f"edge_{k}": v for k, v in edges.items() if v is not None}
-    return write_atomically(path, pack_arrays(meta, nodes=self.nodes, sizes=self.sizes, **edges))
+    once = self.raw is self.nodes
+    meta = dict(kind="GraphDomain", version=3, N=self.N, notes=self.notes, hops=self.hops,
+                raw_is_nodes=once)
+    more = {} if self.edges is None else {f"edge_{k}": v for k, v in vars(self.edges).items()}
+    more |= {} if once else {"raw": self.raw}
+    more = {k: v for k, v in more.items() if v is not None}
+    return write_atomically(path, pack_arrays(meta, nodes=self.nodes, sizes=self.sizes, **more))
 
 # %% ../nbs/01_graphs.ipynb #71bdbb1f
 @patch(cls_method=True)
@@ -1044,11 +1137,13 @@ def load(
     try:
         meta, arrays = read_version_1(data) or unpack_arrays(data)
         if meta.get("kind") != "GraphDomain": raise ValueError("it holds something else")
-        if meta["version"] not in (1, 2):
-            raise ValueError(f"it is of version {meta['version']}, this package reads 1 and 2")
+        if meta["version"] not in (1, 2, 3):
+            raise ValueError(f"it is of version {meta['version']}, this package reads 1, 2 and 3")
         edges = {k[5:]: torch.from_numpy(v) for k, v in arrays.items() if k.startswith("edge_")}
         edges = Edges(**edges) if edges else None
-        return cls.packed(arrays["nodes"], arrays["sizes"], meta["N"], edges, meta.get("notes"))
+        raw = arrays["nodes"] if meta.get("raw_is_nodes") else arrays.get("raw")
+        return cls.packed(arrays["nodes"], arrays["sizes"], meta["N"], edges, meta.get("notes"),
+                          raw, meta.get("hops"))
     except Exception as e: # a broken file can raise anything
         raise ValueError(f"cannot read a graph domain from {path}: {e or type(e).__name__}") from e
 
@@ -1063,4 +1158,5 @@ def read_version_1(data):
         raise ValueError("it would unpack to far more than it holds")
     with np.load(io.BytesIO(data), allow_pickle=False) as z: arrays = {k: z[k] for k in z.files}
     N, version = (arrays.pop(k).item() for k in ("N", "version"))
+    if version != 1: raise ValueError(f"it is of version {version} in the form of version 1")
     return dict(kind="GraphDomain", version=version, N=N), arrays

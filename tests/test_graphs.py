@@ -29,6 +29,8 @@ def same(X, Y):
     "Equal in everything a domain holds"
     arrays = [(X.nodes, Y.nodes), (X.sizes, Y.sizes), (X.offsets, Y.offsets), (X.h, Y.h)]
     assert (X.edges is None) == (Y.edges is None) and X.N == Y.N and X.notes == Y.notes
+    assert (X.raw is None) == (Y.raw is None) and X.hops == Y.hops
+    if X.raw is not None: arrays.append((X.raw, Y.raw))
     if X.edges is not None:
         assert vars(X.edges).keys() == vars(Y.edges).keys()
         for k, v in vars(X.edges).items():
@@ -136,7 +138,7 @@ def test_bad_random_domains(bad):
 def test_packed_and_padded_agree():
     adjs, xs = ragged_arrays()
     X = GraphDomain.from_arrays(adjs, xs, keep_edges=False)
-    assert same(GraphDomain.packed(X.nodes, X.sizes), X)
+    assert same(GraphDomain.packed(X.nodes, X.sizes, hops=1), X)
     Y = GraphDomain(X.h, X.sizes)
     assert torch.equal(Y.nodes, X.nodes) and torch.equal(GraphDomain(X.h).sizes, X.sizes)
     assert X.offsets.tolist() == [0, 4, 11, 12, 24] and X.N == 12 and X.sizes.dtype == torch.int64
@@ -350,6 +352,64 @@ def test_keep_edges():
         with_edges, without = make(), make(keep_edges=False)
         assert without.edges is None and torch.equal(with_edges.nodes, without.nodes)
         assert with_edges.adjacency().nnz == 2*len(with_edges.edges)
+        assert without.raw is None and without.hops == with_edges.hops == 1
+        with pytest.raises(ValueError, match="before aggregation"): without.with_hops(2)
+
+
+# Features before aggregation
+
+@pytest.mark.parametrize("hops", [0, 1, 2, 5, [1, 0], [0, 1, 2]])
+def test_another_number_of_hops_has_the_bits_of_a_fresh_domain(hops):
+    for make in (*all_constructors(), lambda hops: GraphDomain.erdos_renyi(
+            30, 6, 0.4, 3, rng(), hops=hops, keep_edges=True)):
+        fresh = make(hops=hops)
+        for start in (0, 2, [2, 1]): assert same(make(hops=start).with_hops(hops), fresh)
+        for idx in (0, slice(1, 2), [1, 0, 1], slice(None, None, -1)):
+            assert same(make(hops=1)[idx].with_hops(hops), fresh[idx])
+        parts = GraphDomain.concat([make(hops=1)[1:], make(hops=1)[:1]])
+        assert torch.equal(parts.with_hops(hops).nodes,
+                           GraphDomain.concat([fresh[1:], fresh[:1]]).nodes)
+
+
+def test_raw_features_are_what_came_in():
+    adjs, xs = ragged_arrays()
+    X = GraphDomain.from_arrays(adjs, xs, hops=2)
+    assert torch.equal(X.raw, torch.from_numpy(np.concatenate(xs))) and X.hops == 2
+    xs[0][:] = 0                                       # the domain has its own copy
+    assert X.raw[:4].abs().sum() > 0
+    part = X[1:3]                                      # slices share the memory
+    assert part.raw.untyped_storage().data_ptr() == X.raw.untyped_storage().data_ptr()
+    back = X.permute(rng(3))
+    order = [int((X.raw == row).all(1).nonzero()[0, 0]) for row in back.raw]
+    assert sorted(order) == list(range(24)) and torch.equal(back.nodes, X.nodes[order])
+    assert same(pickle.loads(pickle.dumps(X)), X)
+
+
+def test_rows_that_are_the_same_are_stored_once(tmp_path):
+    X = GraphDomain.from_arrays([np.ones((3, 3)), np.zeros((1, 1))],
+                                [[[6], [8], [6]], [[7]]], hops=0)
+    for Y in (X, X[[1, 0]], X[:1], X.permute(rng()), GraphDomain.concat([X, X]),
+              pickle.loads(pickle.dumps(X)), GraphDomain.load(X.save(tmp_path/"f")),
+              X.with_hops(2).with_hops(0)):
+        assert Y.raw is Y.nodes and Y.hops == 0
+    wide = X.with_hops(1)
+    assert wide.raw is not wide.nodes and wide.with_hops(0).raw is not None
+
+
+def test_large_random_domains_keep_their_aggregated_features_only():
+    X = GraphDomain.erdos_renyi(50, 10, 0.2, 4, rng())
+    assert X.raw is None and X.edges is None and X.hops == 1
+    held = sum(v.nbytes for v in vars(X).values() if isinstance(v, torch.Tensor))
+    assert held <= 8*50*10*4 + 8*50 + 8*51             # nodes, sizes, offsets
+
+
+def test_domains_of_different_hops_do_not_mix():
+    adjs, xs = ragged_arrays()
+    one, two = (GraphDomain.from_arrays(adjs, xs, hops) for hops in (1, 2))
+    with pytest.raises(ValueError, match="got 1 and 2.*with_hops"): GraphDomain.concat([one, two])
+    assert same(GraphDomain.concat([one, two.with_hops(1)]), GraphDomain.concat([one, one]))
+    unknown = GraphDomain.concat([one, GraphDomain(one.h)])
+    assert unknown.hops is None and unknown.raw is None
 
 
 def labelled(values):
@@ -668,11 +728,18 @@ def new_file(**changes):
     return pack_arrays(meta, **{k: v for k, v in content.items() if v is not None})
 
 
-def test_files_of_both_versions_are_read(tmp_path):
-    for content in (old_file(), new_file()):
+def raw_file(hops=0, **changes):
+    return new_file(raw=changes.pop("raw", np.full((3, 1), 5.)), meta=dict(version=3, hops=hops),
+                    **changes)
+
+
+def test_files_of_all_versions_are_read(tmp_path):
+    for content, hops in ((old_file(), None), (new_file(), None), (raw_file(), 0),
+                          (raw_file(None, raw=None), None)):
         (tmp_path/"f").write_bytes(content)
         X = GraphDomain.load(tmp_path/"f")
         assert X.sizes.tolist() == [1, 2] and X.N == 2 and X.h.shape == (2, 2, 1)
+        assert X.hops == hops and (X.raw is None) == (hops is None)
 
 
 def zipped(**members):
@@ -710,7 +777,10 @@ HUGE = npy(np.ones((3, 1))).replace(b"(3, 1), }        ", b"(30000000000, 1), }"
     new_file(edge_offsets=np.array([0, 1, 1])),
     new_file(edge_offsets=np.array([0, 0, 2])), new_file(edge_weight=np.array([-1.])),
     new_file(edge_weight=np.array([1., 1.])),
-    new_file(edge_colour=np.array([1])), new_file(edge_target=None)])
+    new_file(edge_colour=np.array([1])), new_file(edge_target=None),
+    raw_file(None), raw_file(-1), raw_file([0, 1]), raw_file("one"), raw_file(raw=np.ones((2, 1))),
+    raw_file(raw=np.ones((3, 2))), raw_file(raw=np.full((3, 1), np.nan)),
+    raw_file(raw=np.ones((3, 1), complex))])
 def test_bad_files_are_refused_by_name(content, tmp_path):
     (tmp_path/"bad.npz").write_bytes(content)
     with pytest.raises(ValueError, match="cannot read a graph domain from .*bad.npz"):
