@@ -1013,6 +1013,10 @@ def concat(
     if other := [c for c in labels if c != labels[0]]:
         raise ValueError(f"expected one list of classes, got {labels[0]} and {other[0]}; pass the "
                          "list of all classes as labels when you make the domains")
+    molecules = [x.notes["molecules"] for x in domains if "molecules" in x.notes]
+    if any(m != molecules[0] for m in molecules):
+        raise ValueError("these domains of molecules have features of different kinds or scales; "
+                         "make the others with featurize_like(first, smiles)")
     hops = join_hops(domains)
     known = all(x.edges is not None for x in domains)
     edges = concat_edges([x.edges for x in domains]) if known else None
