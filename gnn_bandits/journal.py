@@ -141,12 +141,14 @@ def connect(
     path:Path, # The file
     mode:str, # "ro", "rw", or "rwc" to make it
     timeout:float=10., # Seconds to wait for another program
+    damaged:bool=False, # Read what can be read of a file that is shorter than it should be
 )->sqlite3.Connection:
     "Open a file of SQLite with the settings of a journal."
     db = sqlite3.connect(f"{path.as_uri()}?mode={mode}", uri=True, isolation_level=None, timeout=0,
                          check_same_thread=False)
     try:
-        for setting in ("synchronous=EXTRA", "trusted_schema=OFF", "cell_size_check=ON",
+        for setting in (f"writable_schema={damaged:d}", "synchronous=EXTRA", "trusted_schema=OFF",
+                        "cell_size_check=ON",
                         "schema_version" if mode == "ro" else "journal_mode=DELETE"):
             patiently(db, f"PRAGMA {setting}", time.monotonic() + timeout)
     except BaseException:
@@ -197,6 +199,7 @@ def modern(
     row:tuple, # An event in the file
 )->tuple: # The columns of this schema without the hash
     "An event of any known schema as one of this schema."
+    if schema == SCHEMA: return row[:-1]
     event = dict(zip(names[:-1], row))
     for s in range(schema, SCHEMA): event = MIGRATIONS[s](event)
     return tuple(event[f.name] for f in fields(Event))
@@ -205,8 +208,8 @@ def to_event(
     row:tuple, # The columns of this schema, without the hash
 )->Event:
     "The event of a row."
-    event = Event(*row)
-    return Event(*row[:4], json.loads(event.data), event.note)
+    *facts, data, note = row
+    return Event(*facts, json.loads(data), note)
 
 # %% ../nbs/14_journal.ipynb #5c31499e
 def can_write(
@@ -233,13 +236,12 @@ def salvage(
     check_place(path)
     with contextlib.suppress(sqlite3.Error):
         half_done = path.with_name(f"{path.name}-journal").exists() and can_write(path)
-        with contextlib.closing(connect(path, "rw" if half_done else "ro")) as db:
-            db.execute("PRAGMA writable_schema=ON")
+        with contextlib.closing(connect(path, "rw" if half_done else "ro", damaged=True)) as db:
             schema, = db.execute("PRAGMA user_version").fetchone()
             cursor = db.execute("SELECT * FROM events ORDER BY seq")
             names = [column[0] for column in cursor.description]
-            if schema not in MIGRATIONS: schema = SCHEMA
-            with contextlib.suppress(KeyError):              # a column with another name
+            if schema not in MIGRATIONS: schema = SCHEMA     # the number itself may be damaged
+            if schema < SCHEMA or len(names) == len(fields(Event)) + 1:
                 for row in intact(cursor): found.append(modern(schema, names, row))
     if to is not None:
         if not found: raise ValueError(f"no event of {path} can be read; take a backup copy")
