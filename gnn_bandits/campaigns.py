@@ -7,7 +7,7 @@ __all__ = ['MULTIPLIERS', 'SCORES', 'STATES', 'UNSURE', 'RULES', 'FORMAT', 'Camp
            'pe_score', 'choose', 'open_to_choice', 'propose', 'effective', 'Record', 'on_ask', 'on_tell', 'on_fail',
            'on_drop', 'on_exclude', 'on_include', 'on_add', 'on_policy', 'on_goal', 'replay', 'pool_hash', 'check_ids',
            'pack_prior', 'unpack_prior', 'Campaign', 'as_policy', 'candidate_table', 'write_pool', 'read_rows',
-           'read_pool', 'told', 'check_values', 'ModelReport', 'virtual', 'best_of_random']
+           'read_pool', 'likeness', 'told', 'check_values', 'ModelReport', 'virtual', 'best_of_random']
 
 # %% ../nbs/15_campaigns.ipynb #c116a7dc
 import json, math, os, shutil, tempfile
@@ -479,6 +479,66 @@ def surrogate(self:Campaign)->Surrogate:
         self._model.learn(list(arms), [self.sign*v for v in values], list(noise))
     return self._model
 
+# %% ../nbs/15_campaigns.ipynb #93224127
+@patch
+def predict(
+    self:Campaign,
+    arms=None, # Numbers or ids; a `GraphDomain` of graphs outside the pool; None: all candidates
+    level:float=0.9, # Probability of the interval
+    *,
+    smiles:Sequence|None=None, # Molecules outside the pool, if the candidates are molecules
+)->pd.DataFrame: # arm, id, mean, std, low, high
+    "What is believed of candidates, in the units of the measurements."
+    check_number("level", level, above=True, high=1 - 1e-9)
+    if smiles is not None: arms = featurize_like(self.domain, smiles)
+    if isinstance(arms, GraphDomain): return self._outside(arms, level)
+    model = self.surrogate()
+    arms, ids = list(range(len(self))) if arms is None else self.arms_of(arms), self.ids
+    out = pd.DataFrame({"arm": arms, "id": [ids[a] for a in arms]})
+    if not self._record.rows: return out.assign(mean=np.nan, std=np.nan, low=np.nan, high=np.nan)
+    low, high = (v.numpy()[arms] for v in model.interval(level))
+    out = out.assign(mean=self.sign*model.mean.numpy()[arms], std=model.std.numpy()[arms])
+    return out.assign(low=low, high=high) if self.sign > 0 else out.assign(low=-high, high=-low)
+
+@patch
+def _outside(self:Campaign, domain, level):
+    "What is believed of graphs that are not in the pool."
+    if domain.d != self.domain.d:
+        raise ValueError(f"expected graphs with {self.domain.d} features a node, got {domain.d}")
+    if not self._record.rows: raise ValueError("nothing was told yet, so nothing can be predicted")
+    out = self.surrogate().predict(domain, level)
+    if self.sign > 0: return out
+    return out.assign(mean=-out["mean"], low=-out["high"], high=-out["low"])
+
+# %% ../nbs/15_campaigns.ipynb #4835943c
+@patch(as_prop=True)
+def observations(self:Campaign)->pd.DataFrame: # One row a measurement
+    "All measurements that count, in the order in which they were told."
+    self._sync()
+    names, ids = ["event", "arm", "value", "noise", "note", "time", "author"], self.ids
+    out = pd.DataFrame(self._record.rows, columns=names)
+    out.insert(2, "id", [ids[a] for a in out["arm"]])
+    return out.astype({"event": int, "arm": int, "value": float, "noise": float})
+
+@patch(as_prop=True)
+def pending(self:Campaign)->pd.DataFrame: # One row a candidate
+    "Candidates asked for and not told yet, with the reasons given when they were asked for."
+    self._sync()
+    ids = self.ids
+    rows = [dict(arm=a, id=ids[a], **why) for a, why in self._record.pending.items()]
+    return pd.DataFrame(rows, columns=["arm", "id", "mean", "low", "high", "rank", "nearest", "why",
+                                       "event", "time", "author", "note"])
+
+@patch(as_prop=True)
+def events(self:Campaign)->pd.DataFrame: # One row an event
+    "Everything that happened, with what was undone."
+    self._sync()
+    counts = {e.seq for e in effective(self._events)}
+    return pd.DataFrame([dict(event=e.seq, time=e.time, author=e.author, kind=e.kind,
+                              counts=e.seq in counts or e.kind == "undo", note=e.note,
+                              data=json.dumps(e.data)) for e in self._events],
+                        columns=["event", "time", "author", "kind", "counts", "note", "data"])
+
 # %% ../nbs/15_campaigns.ipynb #bcb66f6d
 @patch
 def suggest(
@@ -508,17 +568,36 @@ def _explain(self:Campaign, arms, how):
     rank = [1 + int((mean[better] > mean[a]).sum()) for a in arms]
     return out.assign(rank=rank, nearest=[self._nearest(a) for a in arms], why=how)
 
-# %% ../nbs/15_campaigns.ipynb #6cb426c7
+# %% ../nbs/15_campaigns.ipynb #6f2368f5
+def likeness(
+    prior:Prior, # What is known before the first measurement
+    arm:int, # A candidate
+    others:list[int], # Other candidates
+    size:int=64, # How many are looked at together
+)->np.ndarray: # One for each of the others, at most 1
+    "Prior correlations of a candidate with others."
+    out = []
+    for i in range(0, len(others), size):
+        C = prior.block([arm, *others[i:i + size]])
+        out.append((C[0, 1:]/(C[0, 0]*C.diagonal()[1:]).sqrt()).numpy())
+    return np.concatenate(out) if out else np.zeros(0)
+
 @patch
 def _nearest(self:Campaign, arm, k=3):
     "Ids of the measured candidates that are most like a candidate, with their correlations."
-    model, seen = self.surrogate(), [a for a in self._record.counts if a != arm]
-    if not seen: return ""
-    like = model.similarity(arm, seen)
-    ids = self.ids
+    seen, ids = [a for a in self._record.counts if a != arm], self.ids
+    like = likeness(self.surrogate().prior, arm, seen)
     order = np.argsort(-like, kind="stable")[:k]
     return ", ".join(f"{ids[seen[i]]} ({like[i]:.2f})" for i in order)
 
+# %% ../nbs/15_campaigns.ipynb #cec04fd9
+@patch(as_prop=True)
+def prior(self:Surrogate)->Prior:
+    "The prior in use, in its standard form."
+    fit = self._update()["fit"]
+    return (self.priors[0] if fit is None else fit.prior).standard
+
+# %% ../nbs/15_campaigns.ipynb #cb4dcbe8
 @patch
 def ask(
     self:Campaign,
@@ -724,66 +803,6 @@ def add(
         write_atomically(self.path/names["prior"], pack_prior(prior))
     return self._commit("add", dict(names, hash=mark, n=len(domain)))
 
-# %% ../nbs/15_campaigns.ipynb #dfc38122
-@patch
-def predict(
-    self:Campaign,
-    arms=None, # Numbers or ids; a `GraphDomain` of graphs outside the pool; None: all candidates
-    level:float=0.9, # Probability of the interval
-    *,
-    smiles:Sequence|None=None, # Molecules outside the pool, if the candidates are molecules
-)->pd.DataFrame: # arm, id, mean, std, low, high
-    "What is believed of candidates, in the units of the measurements."
-    check_number("level", level, above=True, high=1 - 1e-12)
-    if smiles is not None: arms = featurize_like(self.domain, smiles)
-    if isinstance(arms, GraphDomain): return self._outside(arms, level)
-    model = self.surrogate()
-    arms, ids = list(range(len(self))) if arms is None else self.arms_of(arms), self.ids
-    out = pd.DataFrame({"arm": arms, "id": [ids[a] for a in arms]})
-    if not self._record.rows: return out.assign(mean=np.nan, std=np.nan, low=np.nan, high=np.nan)
-    low, high = (v.numpy()[arms] for v in model.interval(level))
-    out = out.assign(mean=self.sign*model.mean.numpy()[arms], std=model.std.numpy()[arms])
-    return out.assign(low=low, high=high) if self.sign > 0 else out.assign(low=-high, high=-low)
-
-@patch
-def _outside(self:Campaign, domain, level):
-    "What is believed of graphs that are not in the pool."
-    if domain.d != self.domain.d:
-        raise ValueError(f"expected graphs with {self.domain.d} features a node, got {domain.d}")
-    if not self._record.rows: raise ValueError("nothing was told yet, so nothing can be predicted")
-    out = self.surrogate().predict(domain, level)
-    if self.sign > 0: return out
-    return out.assign(mean=-out["mean"], low=-out["high"], high=-out["low"])
-
-# %% ../nbs/15_campaigns.ipynb #4835943c
-@patch(as_prop=True)
-def observations(self:Campaign)->pd.DataFrame: # One row a measurement
-    "All measurements that count, in the order in which they were told."
-    self._sync()
-    names, ids = ["event", "arm", "value", "noise", "note", "time", "author"], self.ids
-    out = pd.DataFrame(self._record.rows, columns=names)
-    out.insert(2, "id", [ids[a] for a in out["arm"]])
-    return out.astype({"event": int, "arm": int, "value": float, "noise": float})
-
-@patch(as_prop=True)
-def pending(self:Campaign)->pd.DataFrame: # One row a candidate
-    "Candidates asked for and not told yet, with the reasons given when they were asked for."
-    self._sync()
-    ids = self.ids
-    rows = [dict(arm=a, id=ids[a], **why) for a, why in self._record.pending.items()]
-    return pd.DataFrame(rows, columns=["arm", "id", "mean", "low", "high", "rank", "nearest", "why",
-                                       "event", "time", "author", "note"])
-
-@patch(as_prop=True)
-def events(self:Campaign)->pd.DataFrame: # One row an event
-    "Everything that happened, with what was undone."
-    self._sync()
-    counts = {e.seq for e in effective(self._events)}
-    return pd.DataFrame([dict(event=e.seq, time=e.time, author=e.author, kind=e.kind,
-                              counts=e.seq in counts or e.kind == "undo", note=e.note,
-                              data=json.dumps(e.data)) for e in self._events],
-                        columns=["event", "time", "author", "kind", "counts", "note", "data"])
-
 # %% ../nbs/15_campaigns.ipynb #48447874
 @patch
 def to_dataframe(
@@ -854,7 +873,7 @@ def model(self:Campaign)->ModelReport:
     enough = len(self._record.counts) > 2
     return ModelReport(tuple(model.words()), model.facts, model.score() if enough else {})
 
-# %% ../nbs/15_campaigns.ipynb #1eccc091
+# %% ../nbs/15_campaigns.ipynb #9c1b39d6
 @patch
 def certificate(
     self:Campaign,
@@ -868,7 +887,7 @@ def certificate(
     latent, n = model.latent, int(pool.sum())
     if B is None: b = math.sqrt(2*math.log((n + 1)/(2*delta)))
     else: b = theorem_beta(B, math.sqrt(latent.lam), latent.lam, delta, n, norm_factor=1.)
-    level = min(1 - 1e-12, 2*norm.cdf(b) - 1)
+    level = min(1 - 1e-9, 2*norm.cdf(b) - 1)
     low, high = (v.numpy() for v in model.interval(level))
     rest = pool.copy()
     rest[leader] = False
