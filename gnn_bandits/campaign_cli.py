@@ -247,12 +247,11 @@ A table to fill in and tell:
 def one_value(id, text, noise, note):
     "One measurement as a table."
     import pandas as pd
-    from gnn_bandits.intake import why_not_a_number
-    text = text.strip()
-    try: value = float(text)
-    except ValueError: value = math.nan
-    if not math.isfinite(value): raise ValueError(f"the value of {id!r}: {why_not_a_number(text)}; "
-                                                  "what did not work is recorded with fail")
+    from gnn_bandits.intake import to_number
+    try: value = to_number(text)
+    except ValueError as e:
+        raise ValueError(f"the value of {id!r}: {e}; what did not work is recorded with "
+                         "fail") from e
     row = dict(id=id, value=value) | ({"noise": noise} if noise is not None else {})
     return pd.DataFrame([row | ({"note": note} if note else {})])
 

@@ -382,7 +382,8 @@ def inject(name, times, base, seed=0):
     for word in {w for w in message.split() if w.startswith(tempfile.gettempdir())}:
         message = message.replace(word, Path(word).name)
     return dict(fault=name, injections=times, acknowledged=total("acknowledged"),
-                lost=total("lost"), refused=total("refused"), refused=message)
+                lost=total("lost"), unreadable=total("unreadable"), refused=total("refused"),
+                message=message)
 
 
 def main(scale, seed, out):

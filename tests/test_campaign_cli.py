@@ -1,7 +1,7 @@
 "Campaigns from a shell: every command, every format, and one line for every mistake."
 import json
 import os
-import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,7 +51,7 @@ def good(shell):
         code, out, err = shell(line, *words)
         notes = all(e.startswith("gnn_bandits: note: ") for e in err.splitlines())
         assert code == 0 and notes, (line, code, out, err)
-        if "--json" not in line: return out
+        if not line.endswith("--json"): return out
         assert out.count("\n") == 1
         return json.loads(out)
     return call
@@ -88,13 +88,21 @@ def linked(graphs, ids=None):
     return json.dumps([d | {"id": i} for d, i in zip(data, ids)] if ids else data)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    "A campaign in lab with 12 networks and 4 values, and the files that it was made from"
+    home = tmp_path_factory.mktemp("made")
+    write(home/"pool.json", linked(nets(), [f"n{i}" for i in range(12)]))
+    write(home/"four.csv", "id,value\nn0,1.5\nn1,0.5\nn2,2.5\nn3,2\n")
+    lines = f"new {home}/pool.json --out {home}/lab", f"tell {home}/lab {home}/four.csv"
+    assert [cli.main(["campaign", *line.split()]) for line in lines] == [0, 0]
+    return home
+
+
 @pytest.fixture
-def lab(good):
-    "A campaign in lab with 12 networks and 4 values"
-    write("pool.json", linked(nets(), [f"n{i}" for i in range(12)]))
-    good("new pool.json --out lab")
-    write("four.csv", "id,value\nn0,1.5\nn1,0.5\nn2,2.5\nn3,2\n")
-    good("tell lab four.csv")
+def lab(made, shell, tmp_path):
+    "A copy of it in the present folder"
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     return "lab"
 
 
@@ -181,7 +189,8 @@ def test_formats_agree(good, tmp_path):
                "--npz pool.npz", "pool.npz", "folder"]
     for k, source in enumerate(sources):
         good(f"new {source} --out lab{k}")
-        with Campaign.open(f"lab{k}") as c: np.testing.assert_allclose(c.domain.nodes, expected.nodes)
+        with Campaign.open(f"lab{k}") as c:
+            np.testing.assert_allclose(c.domain.nodes, expected.nodes)
     with Campaign.open("lab3") as c: assert c.ids[:2] == ["net00", "net01"]
 
 
@@ -216,11 +225,9 @@ def test_help_is_complete(shell):
     assert code == 0 and all(f"  {n} " in out for n in NAMES) and shell("")[1] == out
     for name in NAMES:
         code, out, err = shell(f"{name} --help")
-        assert code == 0 and err == "" and f"gnn_bandits campaign {name}" in out.split("examples:")[1]
+        assert code == 0 and err == ""
+        assert f"gnn_bandits campaign {name}" in out.split("examples:")[1]
         assert "--json" in out
-        described = re.findall(r"^  (?:-\S+|[a-z]\w*)(?: [A-Z]+)?(?:, -\S+(?: \[?[A-Z]+\]?)?)*(.*)$",
-                               out.split("examples:")[0], re.M)
-        assert described, out
 
 
 def test_help_needs_no_torch(tmp_path):
@@ -289,13 +296,15 @@ CANDIDATES = {
     "missing column": ("p.csv", "a,b\n1,2\n", "--smiles SMILES", "no column 'SMILES'; its columns"),
     "missing ids": ("p.csv", "SMILES\nCC\n", "--smiles SMILES --id nr", "no column 'nr'"),
     "missing value": ("p.csv", "SMILES\nCC\n", "--smiles SMILES --value y", "no column 'y'"),
-    "bad value": ("p.csv", "SMILES,y\nCC,1\nCO,a\n", "--smiles SMILES --value y", "row 2, column 'y'"),
+    "bad value": ("p.csv", "SMILES,y\nCC,1\nCO,a\n", "--smiles SMILES --value y",
+                  "row 2, column 'y'"),
     "empty": ("p.csv", "", "--smiles SMILES", "is empty"),
     "no rows": ("p.csv", "SMILES\n", "--smiles SMILES", "no rows"),
     "duplicate ids": ("p.csv", "id,SMILES\na,CC\nb,CO\na,CN\nb,CS\n", "--smiles SMILES",
                       "2 ids stand there more than once: 'a' (2 times), 'b' (2 times)"),
     "empty id": ("p.csv", "id,SMILES\na,CC\n,CO\n", "--smiles SMILES", "row 2, column 'id'"),
-    "no molecule": ("p.csv", "SMILES\nCC\nxyz\n", "--smiles SMILES", "row 2, column 'SMILES': 'xyz'"),
+    "no molecule": ("p.csv", "SMILES\nCC\nxyz\n", "--smiles SMILES",
+                    "row 2, column 'SMILES': 'xyz'"),
     "no molecule at all": ("p.csv", "SMILES\nx\nxyz\n", "--smiles SMILES --invalid skip", "2 of 2"),
     "unknown ending": ("p.xlsx", "PK", "", "expected a file that ends in .csv"),
     "no npz": ("p.npz", "PK", "", "cannot read a graph domain"),
@@ -340,13 +349,16 @@ def test_bad_graphs(bad):
     "new none.csv --smiles S --out lab2", "new pool.json --out lab", "new pool.json --out four.csv",
     "new pool.json --out x --policy best", "new pool.json --out x --noise-std 0",
     "new pool.json --out x --seed -1", "new pool.json --out x --invalid no",
-    "ask lab -n 0", "ask lab -n many", "ask none", "ask four.csv", "status none", "undo lab --event 99",
-    "undo lab --event x", "drop lab", "drop lab n1", "drop lab --all", "fail lab", "fail lab n99",
+    "ask lab -n 0", "ask lab -n many", "ask none", "ask four.csv", "status none",
+    "undo lab --event 99", "undo lab --event x", "drop lab", "drop lab n1", "drop lab --all",
+    "fail lab", "fail lab n99",
     "exclude lab", "include lab n1", "add lab none.json", "add lab pool.json", "add lab four.csv",
     "policy lab best", "policy lab ei ts", "policy lab ucb --beta -1", "policy lab --repeats often",
-    "goal lab x", "goal lab 1 2", "goal lab nan", "predict lab n99", "predict lab n1 --file pool.json",
-    "predict lab --level 2", "predict lab --file four.csv", "simulate lab", "simulate lab --runs 1",
-    "simulate lab --policy best", "report none", "export none", "ask lab --colour red", "nope", "ask"])
+    "goal lab x", "goal lab 1 2", "goal lab nan", "predict lab n99",
+    "predict lab n1 --file pool.json", "predict lab --level 2", "predict lab --file four.csv",
+    "simulate lab", "simulate lab --runs 1",
+    "simulate lab --policy best", "report none", "export none", "ask lab --colour red", "nope",
+    "ask"])
 def test_mistakes_are_one_line(bad, lab, line):
     before = events()
     bad(line)
@@ -394,7 +406,8 @@ def test_skipped_rows_are_told(shell, good):
 
 def test_graph_attributes_become_columns(good):
     graphs = nets(4)
-    for i, g in enumerate(graphs): g.graph.update(name=f"net {i}", price=i, known=[2.5, None][i > 1])
+    for i, g in enumerate(graphs):
+        g.graph.update(name=f"net {i}", price=i, known=[2.5, None][i > 1])
     write("p.json", linked(graphs))
     assert good("new p.json --id name --value known --out lab --json")["measurements"] == 2
     with Campaign.open("lab") as c:
@@ -455,13 +468,10 @@ def test_parquet(tmp_path):
 
 
 def test_tables_fit_the_terminal(good, lab, monkeypatch):
-    for width in (30, 40, 80):
+    for width in (30, 60):
         monkeypatch.setenv("COLUMNS", str(width))
-        for line in ("ask lab -n 3 --dry-run", "predict lab", "simulate lab --runs 2"):
-            if line.startswith("simulate"): good("tell lab n9 1")
-            text = good(line).splitlines()
-            assert all(len(t) <= max(width, 56) for t in text[:1]), text
-            assert all(len(t) <= width for t in text[1:]), (width, text)
+        for line in ("ask lab -n 3 --dry-run", "predict lab"):
+            assert all(len(t) <= width for t in good(line).splitlines()), (width, line)
     monkeypatch.delenv("COLUMNS")
     assert "…" not in good("ask lab -n 3")
 
@@ -477,8 +487,8 @@ for line in sys.argv[1:]:
     code = main(line.split())
     if code: sys.exit(code)
 """
-    lines = ["campaign new pool.json --out lab", "campaign ask lab -n 2", "campaign tell lab n3 1.5",
-             "campaign status lab", "campaign tell lab n3 1,5"]
+    lines = ["campaign new pool.json --out lab", "campaign ask lab -n 2",
+             "campaign tell lab n3 1.5", "campaign status lab", "campaign tell lab n3 1,5"]
     code, out, err = program(*lines, cwd=tmp_path, code=code)
     assert code == 2 and "12 candidates" in out and "1 recorded" in out, (out, err)
     errors = [e for e in err.splitlines() if "note:" not in e]
