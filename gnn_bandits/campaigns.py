@@ -683,8 +683,8 @@ def check_values(
     for a, y in zip(arms, values):
         number = isinstance(y, Real) and not isinstance(y, bool)
         if y is None or y is pd.NA or number and math.isnan(y):
-            raise ValueError(f"the value of {ids[a]!r} is missing (NaN); if the measurement did not work, "
-                             f"say so with c.fail([{ids[a]!r}], reason)")
+            raise ValueError(f"the value of {ids[a]!r} is missing (NaN); if the measurement did "
+                             f"not work, say so with c.fail([{ids[a]!r}], reason)")
         if not number or not math.isfinite(y):
             raise ValueError(f"expected a finite number as the value of {ids[a]!r}, got {y!r}")
     noise = [None]*len(arms) if noise is None else plain(noise)
