@@ -18,9 +18,10 @@ from gnn_bandits import reports
 from gnn_bandits.bandits import Prior
 from gnn_bandits.campaigns import Campaign
 from gnn_bandits.graphs import GraphDomain
-from gnn_bandits.reports import (formatter, health, history, improvement, left_out, plot_improvement,
-                                 plot_leave_one_out, plot_model, plot_predictions, plot_progress,
-                                 progress, ranked, report_page, write_report)
+from gnn_bandits.reports import (formatter, health, history, improvement, left_out,
+                                 plot_improvement, plot_leave_one_out, plot_model,
+                                 plot_predictions, plot_progress, progress, ranked, report_page,
+                                 write_report)
 
 FLAGS = ("--no-sandbox --headless --disable-gpu --disable-background-networking "
          "--disable-component-update --disable-sync --no-first-run").split()
