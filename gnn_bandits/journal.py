@@ -25,7 +25,16 @@ class Event:
     data:dict # The facts
     note:str # Anything a person wished to add
 
-# %% ../nbs/14_journal.ipynb #9119b85f
+# %% ../nbs/14_journal.ipynb #22392468
+def check_text(
+    name:str, # What the caller knows the text as
+    text:str, # What came
+)->str: # The same
+    "Refuse what is no text, or cannot be written to a file."
+    if not isinstance(text, str) or not text or text.encode(errors="replace").decode() != text:
+        raise ValueError(f"expected {name} to be a text, got {text!r}")
+    return text
+
 def keys_are_text(
     value, # Anything
 )->bool:
@@ -40,17 +49,15 @@ def as_stored(
     note:str="", # Anything
 )->tuple[str, str, str]: # Kind, data as JSON, note
     "The three texts of a new event; refuses what JSON would lose or change."
-    if not isinstance(kind, str) or not kind or not isinstance(note, str):
-        raise ValueError("expected the kind of an event to be a word and its note a text, "
-                         f"got {kind!r} and {note!r}")
+    check_text("the kind of an event", kind)
+    if note != "": check_text("the note of an event", note)
     if not isinstance(data, dict) or not keys_are_text(data):
         raise ValueError("expected the data of an event to be a dictionary whose keys are texts, "
                          f"got {data!r:.80}")
     try:
-        (kind + note).encode()
         text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as e:
-        raise ValueError(f"expected an event {kind!r} of plain texts, finite numbers, lists and "
+        raise ValueError(f"expected an event {kind!r} of texts, finite numbers, lists and "
                          f"dictionaries, got one that cannot be stored ({e})") from e
     return kind, text, note
 
@@ -234,7 +241,7 @@ def salvage(
     "The events before the first damaged one."
     path, found = Path(path).absolute(), []
     check_place(path)
-    with contextlib.suppress(sqlite3.Error):
+    with contextlib.suppress(sqlite3.Error, UnicodeDecodeError):
         half_done = path.with_name(f"{path.name}-journal").exists() and can_write(path)
         with contextlib.closing(connect(path, "rw" if half_done else "ro", damaged=True)) as db:
             schema, = db.execute("PRAGMA user_version").fetchone()
@@ -268,7 +275,7 @@ def damaged(
 
 def explained(
     path:Path, # A journal
-    e:sqlite3.Error, # What SQLite says
+    e:Exception, # What SQLite says
 )->Exception:
     "What an error of SQLite means for a journal, in one sentence."
     code = getattr(e, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
@@ -284,7 +291,15 @@ def explained(
                 sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOLFS):
         return OSError(f"cannot use {path}: {e} ({e.sqlite_errorname}); look at the disk and at "
                        f"the permissions of file and folder, {safe}")
-    return damaged(path, f"SQLite says '{e}'")
+    return damaged(path, f"SQLite says '{' '.join(str(e).split())}'")
+
+@contextlib.contextmanager
+def in_words(
+    path:Path, # A journal
+):
+    "What SQLite has against it leaves the block as a sentence."
+    try: yield
+    except (sqlite3.Error, UnicodeDecodeError) as e: raise explained(path, e) from e
 
 # %% ../nbs/14_journal.ipynb #6728d11c
 def name_plate(
@@ -329,7 +344,7 @@ class Journal:
         path:str|Path, # The file
         author:str|None=None, # Who writes; `user@host` if not given
     ):
-        self.path, self.author = Path(path).absolute(), as_stored(author or whoami(), {})[0]
+        self.path, self.author = Path(path).absolute(), check_text("author", author or whoami())
         check_place(self.path)
         self.readonly, self.closed = not can_write(self.path), False
         self.lock, self.db, self.rows, self.names = threading.RLock(), None, [], []
@@ -345,20 +360,15 @@ class Journal:
         "What the journal was created with."
         return to_event(modern(self.version, self.names, self.rows[0])).data
 
-# %% ../nbs/14_journal.ipynb #1116ba8e
+# %% ../nbs/14_journal.ipynb #86e3e5e7
 @patch
-@contextlib.contextmanager
-def connected(self:Journal,
+def connection(self:Journal,
     timeout:float=10., # Seconds to wait for another program
-)->Iterator[sqlite3.Connection]:
+)->sqlite3.Connection:
     "A connection for one piece of work."
     if self.closed: raise ValueError(f"{self.path} has been closed; open it again")
-    if self.db is not None: yield self.db; return
     check_place(self.path)
-    try:
-        with contextlib.closing(connect(self.path, "ro" if self.readonly else "rw", timeout)) as db:
-            yield db
-    except sqlite3.Error as e: raise explained(self.path, e) from e
+    return connect(self.path, "ro" if self.readonly else "rw", timeout)
 
 @patch
 @contextlib.contextmanager
@@ -366,11 +376,12 @@ def reading(self:Journal,
     timeout:float=10., # Seconds to wait for another program
 )->Iterator[sqlite3.Connection]:
     "A connection that sees the file as it is now, until the end of the block."
-    with self.lock, self.connected(timeout) as db:
-        if db is not self.db:
+    with self.lock, in_words(self.path):
+        if self.db is not None: yield self.db; return
+        with contextlib.closing(self.connection(timeout)) as db:
             db.execute("BEGIN")
             patiently(db, "SELECT 1 FROM sqlite_master", time.monotonic() + timeout)
-        yield db
+            yield db
 
 # %% ../nbs/14_journal.ipynb #e39e34b4
 @patch
@@ -379,13 +390,16 @@ def catch_up(self:Journal,
 ):
     "Read and check the events that came since the last look."
     known, last = len(self.rows), self.rows[-1][-1] if self.rows else ""
-    head = db.execute("SELECT events, hash FROM head").fetchone()
+    schema, *head = db.execute("SELECT schema, events, hash FROM head").fetchone() or (None,)
+    if schema not in (self.version, None):
+        raise ValueError(f"{self.path} now has schema {schema}, because another version of the "
+                         "package has opened it; open it again")
     cursor = db.execute("SELECT * FROM events WHERE seq >= ? ORDER BY seq", (known,))
     names, new = [column[0] for column in cursor.description], cursor.fetchall()
     good = list(intact(new, known, last))
     if len(good) < len(new):
         raise damaged(self.path, f"event {known + len(good)} does not continue what was written")
-    if head != (known + len(good), good[-1][-1] if good else last):
+    if head != [known + len(good), good[-1][-1] if good else last]:
         raise damaged(self.path, "events are missing, or another file has taken its place")
     self.rows += good
     self.names = names
@@ -431,8 +445,8 @@ def create(cls:Journal,
     author:str|None=None, # Who writes; `user@host` if not given
 )->Journal:
     "Make a journal."
-    path, (author, *_), start = Path(path).absolute(), as_stored(author or whoami(), {}), clock()
-    event = (0, start, author, *as_stored("created", header))
+    path, author = Path(path).absolute(), check_text("author", author or whoami())
+    event = (0, clock(), author, *as_stored("created", header))
     if not path.parent.is_dir(): raise ValueError(f"there is no folder {path.parent}; make one")
     write_new(path, [event])
     return cls.open(path, author)
@@ -444,7 +458,8 @@ def events(self:Journal,
     "The events after a number, in order, as they are in the file now."
     with self.reading() as db:
         if db is not self.db: self.catch_up(db)
-        return [to_event(modern(self.version, self.names, row)) for row in self.rows[after + 1:]]
+        new = self.rows[max(0, after + 1):]
+        return [to_event(modern(self.version, self.names, row)) for row in new]
 
 # %% ../nbs/14_journal.ipynb #abe57fa1
 @patch
@@ -458,15 +473,17 @@ def writing(self:Journal,
         raise JournalBusy(f"{self.path} is held by another thread of this program; try again")
     try:
         if self.db is not None: yield self; return
-        with self.connected(timeout) as db:
-            patiently(db, "BEGIN IMMEDIATE", time.monotonic() + timeout)
-            self.catch_up(db)
+        with in_words(self.path): db = self.connection(timeout)
+        with contextlib.closing(db):
+            with in_words(self.path):
+                patiently(db, "BEGIN IMMEDIATE", time.monotonic() + timeout)
+                self.catch_up(db)
             known, self.db = len(self.rows), db
             try:
                 with signed(self.path, self.author): yield self
                 if not db.in_transaction: raise OSError(f"nothing was written to {self.path}, "
                                                         "because an append in the block failed")
-                patiently(db, "COMMIT", time.monotonic() + timeout)
+                with in_words(self.path): patiently(db, "COMMIT", time.monotonic() + timeout)
                 known = len(self.rows)
             finally:
                 self.db = None
@@ -483,10 +500,11 @@ def extend(self:Journal,
     with self.writing():
         if not self.db.in_transaction: raise OSError(f"an append to {self.path} has failed before")
         rows = [(len(self.rows) + i, clock(), self.author, *event) for i, event in enumerate(new)]
-        try: self.rows += insert(self.db, rows, self.rows[-1][-1])
-        except sqlite3.Error as e:
+        try:
+            with in_words(self.path): self.rows += insert(self.db, rows, self.rows[-1][-1])
+        except BaseException:                                # half of it must not stay in a block
             self.db.rollback()
-            raise explained(self.path, e) from e
+            raise
         return len(self.rows) - 1
 
 @patch
@@ -502,7 +520,7 @@ def append(self:Journal,
 @patch
 def migrate(self:Journal):
     "Bring the file to the schema of this package; the old one stays beside it."
-    with self.lock, self.connected() as db:
+    with self.lock, in_words(self.path), contextlib.closing(self.connection()) as db:
         patiently(db, "BEGIN IMMEDIATE", time.monotonic() + 10)
         if db.execute("PRAGMA user_version").fetchone() == (self.version,):
             self.catch_up(db)

@@ -6,14 +6,13 @@
 __all__ = ['ELEMENTS', 'BONDS', 'ATOM_FEATURES', 'QM9_TARGETS', 'FREE_ATOMS', 'bond_type', 'atom_features', 'parse_smiles',
            'Molecules', 'read_smiles', 'featurize_like', 'draw_svg', 'tanimoto', 'qm9']
 
-# %% ../nbs/12m_molecules.ipynb #834554a1
+# %% ../nbs/12m_molecules.ipynb #b158be90
 import importlib.metadata, json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import torch
 from fastcore.basics import patch
 from scipy import sparse
@@ -71,24 +70,25 @@ def parse_smiles(
         for atom in mol.GetAtoms(): atom.SetAtomMapNum(0)
     return (main_fragment(mol) if largest_fragment and "." in text else mol), ""
 
-# %% ../nbs/12m_molecules.ipynb #e7b29f27
+# %% ../nbs/12m_molecules.ipynb #26d56d76
 def refuse_text(text):
     "Why `text` cannot be a SMILES whatever it says, or nothing."
-    if text is None or text is pd.NA or isinstance(text, float) and text != text:
-        return "missing value"
-    if not isinstance(text, str): return f"expected text, got {type(text).__name__}"
+    if not isinstance(text, str):
+        import pandas as pd
+        missing = text is None or text is pd.NA or isinstance(text, float) and text != text
+        return "missing value" if missing else f"expected text, got {type(text).__name__}"
     head, _, tail = text.strip().partition(" ")
     if not head: return "empty"
     if any(c.isspace() for c in head) or tail and not tail.lstrip().startswith("|"):
         return "white space inside; give the SMILES alone, without a name"
     return ""
 
-# %% ../nbs/12m_molecules.ipynb #8ec5fbad
+# %% ../nbs/12m_molecules.ipynb #1164d87d
 def chemistry_problem(text):
     "Why rdkit refuses a text, in its own words where it has any."
     Chem = optional("rdkit.Chem", "molecules")
     if (mol := Chem.MolFromSmiles(text, sanitize=False)) is None:
-        return "not a SMILES that rdkit can parse"
+        return "not a SMILES rdkit can parse"
     problems = [" ".join(p.Message().split()) for p in Chem.DetectChemistryProblems(mol)]
     return "; ".join(problems) or "rdkit refuses its chemistry"
 
@@ -173,42 +173,48 @@ def own_features(mol, features, row, width):
     if not np.isfinite(x).all(): raise ValueError(f"row {row}: features(atom) gave NaN or infinity")
     return x
 
-# %% ../nbs/12m_molecules.ipynb #f668b685
+# %% ../nbs/12m_molecules.ipynb #a47fe01e
 @dataclass(frozen=True, eq=False)
 class Molecules:
     "What became of a column of SMILES; made by `read_smiles`."
     domain:GraphDomain # The graphs
     rows:np.ndarray # (n,) row of each graph in the column, from 0
     canonical:list # Canonical SMILES of each graph
-    problems:pd.DataFrame # Rows that could not be read: row, smiles, reason
-    duplicates:pd.DataFrame # Rows with the molecule of an earlier row: row, same_as
+    problems:object # Table of the rows that could not be read: row, smiles, reason
+    duplicates:object # Table of the rows with the molecule of an earlier row: row, same_as
     merged:bool # Whether duplicates were left out
     def __len__(self): return len(self.rows)
     def words(self)->list:
         "What happened, one sentence each."
-        lines = [f"{len(self)} molecules with {int(self.domain.sizes.min())} to "
-                 f"{int(self.domain.sizes.max())} atoms were read."]
+        lines = [f"Molecules: {len(self)}, with {int(self.domain.sizes.min())} to "
+                 f"{int(self.domain.sizes.max())} atoms."]
         if len(self.problems):
-            lines.append(f"{len(self.problems)} rows cannot be read and are left out: "
-                         f"{list_problems(self.problems)}.")
+            lines.append(f"Rows that cannot be read and are left out: {len(self.problems)} "
+                         f"({list_problems(self.problems)}).")
         if len(self.duplicates):
-            done = "are left out" if self.merged else "are kept"
-            first = self.duplicates.iloc[0]
-            lines.append(f"{len(self.duplicates)} rows hold the molecule of an earlier row and "
-                         f"{done}, such as row {first['row']}, which is row {first['same_as']}.")
+            done, first = "left out" if self.merged else "kept", self.duplicates.iloc[0]
+            lines.append("Rows that hold the molecule of an earlier row and are "
+                         f"{done}: {len(self.duplicates)}, such as row {first['row']}, which is "
+                         f"the molecule of row {first['same_as']}.")
         return lines
     def __str__(self): return "\n".join(self.words())
 
-# %% ../nbs/12m_molecules.ipynb #5c33edd4
+# %% ../nbs/12m_molecules.ipynb #9a0a6960
+def problem_table(problems):
+    "Rows that cannot be read as a table."
+    import pandas as pd
+    return pd.DataFrame(problems, columns=["row", "smiles", "reason"])
+
+# %% ../nbs/12m_molecules.ipynb #b4d32509
 def list_problems(problems, most=3):
     "The first few rows that cannot be read, in words."
     cut = lambda s: s if len(s) <= 40 else s[:37] + "..."
     said = lambda p: "" if p.reason in ("missing value", "empty") else f" {cut(repr(p.smiles))}"
-    some = [f"row {p.row}{said(p)} ({p.reason})" for p in problems.head(most).itertuples()]
+    some = [f"row {p.row}{said(p)}: {p.reason}" for p in problems.head(most).itertuples()]
     more = len(problems) - len(some)
-    return ", ".join(some) + (f" and {more} more" if more else "")
+    return ", ".join(some) + (f", and {more} more" if more else "")
 
-# %% ../nbs/12m_molecules.ipynb #ca36ea4b
+# %% ../nbs/12m_molecules.ipynb #86c063ca
 def read_smiles(
     smiles:Sequence, # SMILES: a list, an array, a column of a table; or a single one
     hops:int|Sequence=1, # Rounds of aggregation, or a list of several
@@ -232,14 +238,27 @@ def read_smiles(
     progress: whether to show a progress bar.
     like: a domain of molecules whose scale, hops and settings are used instead.
 
-        >>> m = read_smiles(["CCO", "OCC", "c1ccccc1", "oops"], invalid="skip")
-        >>> print(m)
-        2 molecules with 3 to 6 atoms were read.
-        1 rows cannot be read and are left out: row 3 'oops' (not a SMILES that rdkit can parse).
-        1 rows hold the molecule of an earlier row and are left out, such as row 1, which is row 0.
-        >>> m.domain, m.rows.tolist(), m.canonical
-        (GraphDomain(2 graphs, 3 to 6 nodes, d=36), [0, 2], ['CCO', 'c1ccccc1'])
+        >>> m = read_smiles(["CCO", "OCC", "c1ccccc1", "C1CC"], invalid="skip")
+        >>> print(m.words()[1])
+        Rows that cannot be read and are left out: 1 (row 3 'C1CC': not a SMILES rdkit can parse).
+        >>> m.domain, m.rows.tolist(), m.canonical, m.duplicates.values.tolist()
+        (GraphDomain(2 graphs, 3 to 6 nodes, d=36), [0, 2], ['CCO', 'c1ccccc1'], [[1, 0]])
     """
+    m = read_column(smiles, hops, hydrogens, invalid, duplicates, features, largest_fragment,
+                    progress, like)
+    if like is None: warn_of_twins(m.domain[distinct(m)], depth=3)
+    return m
+
+# %% ../nbs/12m_molecules.ipynb #636093ab
+def distinct(m):
+    "The numbers of those graphs that are the first of their molecule."
+    return np.flatnonzero(~np.isin(m.rows, m.duplicates["row"]))
+
+# %% ../nbs/12m_molecules.ipynb #6c9d5371
+def read_column(smiles, hops, hydrogens, invalid, duplicates, features, largest_fragment, progress,
+                like=None):
+    "What `read_smiles` does, without the warning about twins."
+    import pandas as pd
     check_choice("invalid", invalid, ("raise", "skip"))
     check_choice("duplicates", duplicates, ("merge", "keep"))
     how = dict(features=feature_name(features), hydrogens=bool(hydrogens),
@@ -248,7 +267,7 @@ def read_smiles(
     texts = as_texts(smiles)
     found = collect(texts, features, how, duplicates == "merge", progress)
     rows, canonical, problems, same, *graphs = found
-    problems = pd.DataFrame(problems, columns=["row", "smiles", "reason"])
+    problems = problem_table(problems)
     if len(problems) and (invalid == "raise" or not len(rows)):
         hint = 'pass invalid="skip" to leave them out' if len(rows) else "no molecule is left"
         raise ValueError(f"{len(problems)} of {len(texts)} SMILES cannot be read: "
@@ -257,14 +276,13 @@ def read_smiles(
     same = pd.DataFrame(same, columns=["row", "same_as"])
     return Molecules(domain, np.array(rows), canonical, problems, same, duplicates == "merge")
 
-# %% ../nbs/12m_molecules.ipynb #c9ec0f20
+# %% ../nbs/12m_molecules.ipynb #abb60f59
 def as_texts(smiles):
     "A column of SMILES as a list; refuses a table and an empty column."
-    if isinstance(smiles, (pd.DataFrame, dict)):
+    if isinstance(smiles, dict) or hasattr(smiles, "columns"):
         raise ValueError(f"expected a column of SMILES, got a {type(smiles).__name__}; choose one "
                          'of its columns, such as table["smiles"]')
-    iterable = hasattr(smiles, "__next__") or isinstance(smiles, pd.Index)
-    texts = list(smiles) if iterable else plain(smiles)
+    texts = list(smiles) if hasattr(smiles, "__next__") else plain(smiles)
     if not texts: raise ValueError("expected at least one SMILES, got an empty list")
     return texts
 
@@ -303,7 +321,7 @@ def collect(texts, features, how, merge, progress):
                 width = own[0].shape[1]
     return rows, canonical, problems, same, np.array(sizes), bonds, codes, table, own
 
-# %% ../nbs/12m_molecules.ipynb #fad8baf0
+# %% ../nbs/12m_molecules.ipynb #a741af70
 def atoms_to_domain(sizes, bonds, codes, table, own, how, hops):
     "The domain of graphs from `collect`; without a scale in `how` the atoms themselves set it."
     edges, ends, shapes = bond_edges(bonds, sizes)
@@ -316,9 +334,9 @@ def atoms_to_domain(sizes, bonds, codes, table, own, how, hops):
     x /= scale
     how = how | dict(scale=scale.tolist())
     if names is not None: how |= dict(names=list(names))
-    return warn_of_twins(assemble(GraphDomain, x, sizes, edges, hops, {"molecules": how}), depth=5)
+    return assemble(GraphDomain, x, sizes, edges, hops, {"molecules": how})
 
-# %% ../nbs/12m_molecules.ipynb #c23380c1
+# %% ../nbs/12m_molecules.ipynb #d8fd77e4
 @patch(cls_method=True)
 def from_smiles(
     cls:GraphDomain,
@@ -345,8 +363,10 @@ def from_smiles(
         >>> GraphDomain.from_smiles(["CCO", "c1ccccc1", "CC(=O)[O-].[Na+]"])
         GraphDomain(3 graphs, 3 to 6 nodes, d=36)
     """
-    return read_smiles(smiles, hops, hydrogens, invalid, duplicates, features, largest_fragment,
-                       progress).domain
+    m = read_column(smiles, hops, hydrogens, invalid, duplicates, features, largest_fragment,
+                    progress)
+    warn_of_twins(m.domain[distinct(m)], depth=3)
+    return m.domain
 
 # %% ../nbs/12m_molecules.ipynb #8621589a
 def featurize_like(
@@ -405,7 +425,7 @@ def draw_svg(
     text = canvas.GetDrawingText()
     return text[text.index("<svg"):].strip()
 
-# %% ../nbs/12m_molecules.ipynb #9527785a
+# %% ../nbs/12m_molecules.ipynb #2a0e07aa
 def morgan_levels(texts, radius, columns):
     "For each molecule a row with a one for each (substructure, level up to its count)."
     generator = optional("rdkit.Chem.rdFingerprintGenerator", "molecules")
@@ -420,9 +440,8 @@ def morgan_levels(texts, radius, columns):
             flat.extend(new)
             counts.append(len(new))
     if bad:
-        bad = pd.DataFrame(bad, columns=["row", "smiles", "reason"])
-        raise ValueError(f"{len(bad)} of {len(texts)} SMILES cannot be read: {list_problems(bad)}; "
-                         "leave these rows out")
+        raise ValueError(f"{len(bad)} of {len(texts)} SMILES cannot be read: "
+                         f"{list_problems(problem_table(bad))}; leave these rows out")
     return np.array(flat), np.concatenate([[0], np.cumsum(counts)])
 
 # %% ../nbs/12m_molecules.ipynb #f69fe461
@@ -483,17 +502,18 @@ def qm9_files():
                                     "again: pip install --force-reinstall 'qm9pack==1.0.3'")
     return found
 
-# %% ../nbs/12m_molecules.ipynb #9fb507d3
+# %% ../nbs/12m_molecules.ipynb #1b683bd3
 def qm9(
     targets:Sequence=("gap", "dipole", "U0"), # Among the names in `QM9_TARGETS`
     files:Sequence|None=None, # Tables to read; those of the installed package if not given
-)->pd.DataFrame: # Columns smiles and the targets
+): # A pandas table with the columns smiles and the targets
     """The molecules of QM9 and some of their properties, from the installed package qm9pack.
 
     targets: gap, homo, lumo (hartree), dipole (debye), polarisability (cubic bohr), r2 (square
     bohr), zpve (hartree), cv (cal/mol/K), energy, U0 and atomisation (hartree).
     files: tables in the form of qm9pack; those of the installed package if not given.
     """
+    import pandas as pd
     targets = plain(targets)
     for name in targets: check_choice("target", name, tuple(QM9_TARGETS))
     made = [t for t in targets if QM9_TARGETS[t] is None]

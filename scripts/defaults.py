@@ -2,8 +2,8 @@
 
     python scripts/defaults.py nbs/results/defaults.csv --jobs 2
 
-One row for each run; runs that are in the table are not repeated. The molecules need the extra
-`molecules` (rdkit and qm9pack); --pools 0 leaves them out. Read by nbs/12_bandits.ipynb.
+One row for each run; runs that are in the table are not repeated. The molecules need the extras
+`molecules` (rdkit) and `qm9` (qm9pack); --pools 0 leaves them out. Read by nbs/12_bandits.ipynb.
 """
 import argparse, ast, importlib.metadata
 from pathlib import Path
@@ -59,7 +59,7 @@ def qm9():
     try: files = {p.name: p.locate() for p in importlib.metadata.files("qm9pack") or []}
     except importlib.metadata.PackageNotFoundError as e:
         raise SystemExit("this needs qm9pack and rdkit: "
-                         "pip install 'gnn_bandits[molecules]'") from e
+                         "pip install 'gnn_bandits[molecules,qm9]'") from e
     parts = [pd.read_csv(files[f"qm9_part{i}.csv"], usecols=list(COLUMNS)) for i in (1, 2, 3)]
     table = pd.concat(parts, ignore_index=True).rename(columns=COLUMNS)
     composition = np.array([[*ast.literal_eval(s), 1] for s in table["atoms"]], float)

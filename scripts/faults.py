@@ -1,0 +1,408 @@
+"""Break campaigns on purpose and count what is lost. Writes nbs/results/faults.csv.
+
+Usage: python scripts/faults.py [--scale K] [--seed S] [--out FILE]    (200 faults with the default)
+
+Every fault is tried on a copy of one small campaign. `acknowledged` counts the measurements whose
+`tell` had returned, before the fault or in spite of it; `lost` those of them that the campaign no
+longer has although it opens, or all of them if it opens and differs in any other way; `unreadable`
+campaigns that do not open; `refused` operations that fail and leave everything as it was. Both say
+so in one sentence, and `message` is one of these. tests/test_campaign_faults.py tries the same
+faults, fewer times.
+"""
+import argparse
+import contextlib
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import gnn_bandits.journal as journal_room
+from gnn_bandits.bandits import Prior
+from gnn_bandits.campaigns import Campaign, effective
+from gnn_bandits.core import write_table
+from gnn_bandits.graphs import GraphDomain
+
+MOMENT = "2031-02-03T04:05:06.000+00:00"
+
+
+# the campaign that is broken, again and again
+
+def graphs(n, seed=0):
+    "A small pool"
+    return GraphDomain.erdos_renyi(n, 5, 0.4, 3, np.random.default_rng(seed))
+
+
+def make(folder):
+    "A campaign of 24 graphs with eight measurements, two pending and one excluded candidate"
+    X = graphs(24)
+    c = Campaign.create(folder, X, ids=[f"g{i:02}" for i in range(24)], prior=Prior.gntk(X),
+                        noise_std=0.1)
+    c.tell([f"g{i:02}" for i in range(6)], [i/3 for i in range(6)])
+    c.tell("g07", 2.5, note="by hand"), c.tell("g00", 0.25, noise=0.3)
+    c.ask(2), c.exclude("g20", "not in stock")
+    c.close()
+    return folder
+
+
+def content(c):
+    "All that a campaign knows, in a form that can be compared"
+    rows = c.observations
+    rows = rows.assign(noise=rows["noise"].fillna(-1))
+    told = list(rows[["event", "id", "value", "noise", "note"]].itertuples(index=False, name=None))
+    return dict(told=told, states=c._record.states().tolist(), ids=list(c.ids), n=len(c),
+                settings=c.settings, pending=c.pending["id"].tolist(), policy=c.policy)
+
+
+def sentence(error):
+    "The message of an error, which must be one sentence of ours"
+    assert isinstance(error, (ValueError, OSError)), repr(error)
+    text = str(error)
+    assert text and "\n" not in text and len(text) < 700 and "Traceback" not in text, repr(error)
+    return text
+
+
+def outcome(acknowledged, lost=0, unreadable="", refused=""):
+    return dict(acknowledged=acknowledged, lost=lost, unreadable=int(bool(unreadable)),
+                refused=int(bool(refused)), message=unreadable or refused)
+
+
+# operations that are interrupted; number k of each is one event
+
+def tell(c, k): c.tell([f"g{(k + j) % 20:02}" for j in range(3)], [k + j/8 for j in range(3)])
+def ask(c, k): c.drop() if k % 2 else c.ask(2)
+def undo(c, k): c.undo() if k % 2 else tell(c, k)
+def add(c, k): c.add(graphs(2, 100 + k), [f"new{k}-{j}" for j in range(2)], prior=longer(c, 2))
+
+
+def longer(c, n):
+    "A prior for a campaign and n new candidates; any will do here"
+    return Prior.kernel(torch.eye(len(c) + n, dtype=torch.float64))
+
+
+OPERATIONS = dict(tell=tell, ask=ask, undo=undo, add=add)
+KINDS = dict(tell=["tell"], ask=["ask", "drop"], undo=["tell", "undo"], add=["add"])
+
+
+def fork(work):
+    "A child process that does the work; returns its number and where it writes"
+    mine, its = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(its)
+        return pid, mine
+    code = 1
+    try:
+        os.close(mine)
+        work(lambda text: os.write(its, text.encode() + b"\n"))
+        code = 0
+    finally: os._exit(code)
+
+
+def heard(pid, pipe, must_end=True):
+    "What a child wrote, once it has ended"
+    with os.fdopen(pipe, "rb") as f: lines = f.read().decode().splitlines()
+    _, status = os.waitpid(pid, 0)
+    assert not must_end or status == 0, (status, lines)
+    return lines
+
+
+def at_step(n, act):
+    "Act at the n-th function that is called or left from now on"
+    left = n
+    def count(frame, event, arg):
+        nonlocal left
+        left -= 1
+        if left == 0:
+            sys.setprofile(None)
+            act()
+    sys.setprofile(count)
+
+
+def steps(operation, folder):
+    "Functions called and left by one operation"
+    n = 0
+    def count(*_):
+        nonlocal n
+        n += 1
+    with copied(folder) as f, Campaign.open(f) as c:
+        operation(c, 0)
+        sys.setprofile(count)
+        operation(c, 1)
+        sys.setprofile(None)
+    return n
+
+
+@contextlib.contextmanager
+def copied(folder):
+    "A copy of a folder, where other users may look at it too"
+    home = Path(tempfile.mkdtemp())
+    home.chmod(0o755)
+    try: yield Path(shutil.copytree(folder, home/"lab"))
+    finally: shutil.rmtree(home)
+
+
+def check_after(folder, name, done, before):
+    "A campaign after a crash: what was acknowledged is there, and at most one operation more"
+    with Campaign.open(folder) as c:
+        c.journal.check()
+        new = c.journal.events(after=before)
+        assert done <= len(new) <= done + 1, (name, done, [e.kind for e in new])
+        kinds = KINDS[name]
+        assert [e.kind for e in new] == [kinds[k % len(kinds)] for k in range(len(new))]
+        for k, e in enumerate(new):
+            if e.kind != "tell": continue
+            assert e.data["arms"] == [(k + j) % 20 for j in range(3)], e
+            assert e.data["values"] == [k + j/8 for j in range(3)], e
+        if name == "add":
+            assert len(c) == 24 + 2*len(new) == len(c.domain) and len(set(c.ids)) == len(c)
+        acknowledged = [e.seq for e in effective(c.journal.events()) if e.kind == "tell"]
+        missing = len({s for s in acknowledged} - set(c.observations["event"]))
+        state = content(c)
+    with Campaign.open(folder) as c:
+        assert content(c) == state
+        c.tell("g15", 1.)                                     # and it goes on
+        assert content(c)["told"][:-1] == state["told"]
+    tells = [e for e in new[:done] if e.kind == "tell"]
+    return outcome(8 + 3*len(tells), missing)
+
+
+def killed(name):
+    "kill -9 while an operation is repeated, at a random step of it or after a random time"
+    def fault(base, rng, memory={}):                          # noqa: B006
+        if name not in memory: memory[name] = steps(OPERATIONS[name], base)
+        by_step, delay = bool(rng.integers(2)), float(rng.uniform(0, 0.06))
+        n = int(rng.integers(1, 3*memory[name]))
+        with copied(base) as folder:
+            before = len(Campaign.open(folder).journal.events())
+            def work(write):
+                with Campaign.open(folder) as c:
+                    write("begin")
+                    if by_step: at_step(n, lambda: os.kill(os.getpid(), signal.SIGKILL))
+                    for k in range(10**6):
+                        OPERATIONS[name](c, k)
+                        write("done")
+            pid, pipe = fork(work)
+            if not by_step:
+                assert os.read(pipe, 6) == b"begin\n"
+                time.sleep(delay)
+                os.kill(pid, signal.SIGKILL)
+            lines = heard(pid, pipe, must_end=False)
+            return check_after(folder, name, lines.count("done"), before)
+    return fault
+
+
+def interrupted(base, rng, memory={}):                        # noqa: B006
+    "Ctrl-C at a random step of an operation; the campaign in memory must agree with the disk"
+    name = str(rng.choice(list(OPERATIONS)))
+    if name not in memory: memory[name] = steps(OPERATIONS[name], base)
+    def stop(): raise KeyboardInterrupt
+    with copied(base) as folder, Campaign.open(folder) as c:
+        before, done = len(c.journal.events()), 0
+        try:
+            at_step(int(rng.integers(1, 2*memory[name])), stop)
+            for k in range(2):
+                OPERATIONS[name](c, k)
+                done += 1
+        except KeyboardInterrupt: pass
+        finally: sys.setprofile(None)
+        with Campaign.open(folder) as fresh: assert content(fresh) == content(c), name
+        return check_after(folder, name, done, before)
+
+
+# disks and folders
+
+def refuses(c, operation, k=0):
+    "The sentence with which an operation is refused, empty if it succeeds"
+    try: operation(c, k)
+    except (ValueError, OSError) as e: return sentence(e)
+    return ""
+
+
+def full_disk(base, rng):
+    "No file can grow, or the database has no free page: the operation fails, nothing changes"
+    name, pages = str(rng.choice(["tell", "ask", "add"])), bool(rng.integers(2))
+    def work(write):
+        with Campaign.open(folder) as c:
+            if pages and name != "add":
+                plain = journal_room.connect
+                def connect(*args, **options):
+                    db = plain(*args, **options)
+                    size, = db.execute("PRAGMA page_count").fetchone()
+                    db.execute(f"PRAGMA max_page_count={size}")
+                    return db
+                journal_room.connect = connect
+            else:
+                room = int(rng.integers(1, 600))
+                resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+            if name == "tell":
+                big = lambda c, k: c.tell(["g10"], [1.], note="x"*20000)
+                write(refuses(c, big))
+            elif name == "ask": write(refuses(c, lambda c, k: c.ask(2, note="x"*20000)))
+            else: write(refuses(c, add))
+    with copied(base) as folder:
+        with Campaign.open(folder) as c: before = content(c)
+        message, = heard(*fork(work))
+        assert message, "a full disk was not noticed"
+        with Campaign.open(folder) as c:
+            assert content(c) == before
+            c.tell("g15", 1.)
+        return outcome(8, refused=message)
+
+
+def read_only(base, rng):
+    "A folder that cannot be written: it predicts and refuses to tell"
+    operation = OPERATIONS[str(rng.choice(list(OPERATIONS)))]
+    def work(write):
+        if os.geteuid() == 0: os.setuid(65534)
+        with Campaign.open(folder) as c:
+            assert c.readonly and len(c.predict()) == 24 and len(c.suggest(2)) == 2
+            assert len(c.observations) == 8
+            write(refuses(c, operation))
+    with copied(base) as folder:
+        for p in folder.iterdir(): p.chmod(0o444)
+        folder.chmod(0o555)
+        message, = heard(*fork(work))
+        folder.chmod(0o755)
+        assert "read-only" in message, message
+        with Campaign.open(base) as one, Campaign.open(folder) as two:
+            assert content(one) == content(two)
+        return outcome(8, refused=message)
+
+
+# damaged files
+
+def damaged(name, flip):
+    "A file that was cut, or in which one bit is wrong: refused, or everything as it was"
+    def fault(base, rng):
+        with Campaign.open(base) as c: before = content(c)
+        with copied(base) as folder:
+            file = folder/name
+            data = bytearray(file.read_bytes())
+            if flip: data[int(rng.integers(len(data)))] ^= 1 << int(rng.integers(8))
+            else: del data[int(rng.integers(len(data))):]
+            file.write_bytes(data)
+            try:
+                with Campaign.open(folder) as c:
+                    after = content(c)
+                    c.surrogate()
+            except (ValueError, OSError) as e: return outcome(8, unreadable=sentence(e))
+            same = after == before
+            gone = len(set(before["told"]) - set(after["told"]))
+            return outcome(8, lost=gone if gone or same else 8)
+    return fault
+
+
+# others at work
+
+def two_writers(base, rng):
+    "Two processes tell by turns: both records are there, each in its order"
+    def work(write, who):
+        with Campaign.open(folder) as c:
+            for k in range(5):
+                c.tell(f"g{10 + who}", float(k))
+                write(str(k))
+    with copied(base) as folder:
+        children = [fork(lambda write: work(write, who)) for who in range(2)]
+        done = [len(heard(*child)) for child in children]
+        with Campaign.open(folder) as c:
+            c.journal.check()
+            told = c.observations
+            for who in range(2):
+                assert told.query(f"id == 'g{10 + who}'")["value"].tolist() == [0., 1., 2., 3., 4.]
+        return outcome(8 + sum(done), 8 + sum(done) - len(told))
+
+
+def busy(base, rng):
+    "A writer that holds the file: the second is told who it is, and succeeds afterwards"
+    def work(write):
+        with Campaign.open(folder) as c, c.journal.writing():
+            write("held")
+            time.sleep(60)
+    with copied(base) as folder, Campaign.open(folder) as c:
+        pid, pipe = fork(work)
+        assert os.read(pipe, 5) == b"held\n"
+        def impatient(c, k):
+            with c.journal.writing(timeout=0.05): tell(c, k)
+        message = refuses(c, impatient)
+        os.kill(pid, signal.SIGKILL)
+        heard(pid, pipe, must_end=False)
+        assert str(pid) in message, message
+        tell(c, 0)
+        assert len(c.observations) == 11
+        return outcome(11, refused=message)
+
+
+def clock_back(base, rng):
+    "The clock is set back by years between two values: order and content stay"
+    plain = journal_room.clock
+    with copied(base) as folder, Campaign.open(folder) as c:
+        told, k = len(c.observations), int(rng.integers(2, 5))
+        try:
+            for j in range(k):
+                year = int(rng.integers(1971, 2031))
+                journal_room.clock = lambda: f"{year}{MOMENT[4:]}"
+                c.tell(f"g{10 + j}", float(j))
+            c.undo()
+        finally: journal_room.clock = plain
+        with Campaign.open(folder) as fresh:
+            assert content(fresh) == content(c)
+            assert fresh.observations["value"].tolist()[told:] == [float(j) for j in range(k - 1)]
+        return outcome(told + k - 1)
+
+
+FAULTS = {"kill -9 during tell": (killed("tell"), 36), "kill -9 during ask": (killed("ask"), 18),
+          "kill -9 during undo": (killed("undo"), 18), "kill -9 during add": (killed("add"), 18),
+          "Ctrl-C": (interrupted, 24), "full disk": (full_disk, 16),
+          "read-only folder": (read_only, 6),
+          "journal cut": (damaged("journal.db", False), 12),
+          "journal, one bit": (damaged("journal.db", True), 16),
+          "graphs cut": (damaged("domain.npz", False), 3),
+          "graphs, one bit": (damaged("domain.npz", True), 3),
+          "table cut": (damaged("candidates.csv", False), 4),
+          "table, one bit": (damaged("candidates.csv", True), 4),
+          "settings cut": (damaged("campaign.json", False), 3),
+          "settings, one bit": (damaged("campaign.json", True), 3),
+          "two writers": (two_writers, 6), "writer that holds the file": (busy, 4),
+          "clock set back": (clock_back, 6)}
+
+
+def inject(name, times, base, seed=0):
+    "One row of the table: a fault several times"
+    fault, rng = FAULTS[name][0], np.random.default_rng([seed, list(FAULTS).index(name)])
+    found = [fault(base, rng) for _ in range(times)]
+    total = lambda key: sum(f[key] for f in found)
+    message = next((f["message"] for f in found if f["message"]), "")
+    for word in {w for w in message.split() if w.startswith(tempfile.gettempdir())}:
+        message = message.replace(word, Path(word).name)
+    return dict(fault=name, injections=times, acknowledged=total("acknowledged"),
+                lost=total("lost"), unreadable=total("unreadable"), refused=total("refused"),
+                message=message)
+
+
+def main(scale, seed, out):
+    torch.set_num_threads(1)
+    rows = []
+    with tempfile.TemporaryDirectory() as home:
+        base = make(Path(home)/"lab")
+        for name, (_, times) in FAULTS.items():
+            began = time.perf_counter()
+            rows.append(inject(name, max(1, round(scale*times)), base, seed))
+            print(*list(rows[-1].values())[:6], f"{time.perf_counter() - began:.1f} s",
+                  rows[-1]["message"], flush=True)
+    print(f"{sum(r['injections'] for r in rows)} faults, {sum(r['lost'] for r in rows)} lost")
+    write_table(out, rows)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scale", type=float, default=1.)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", default=Path(__file__).parent.parent/"nbs/results/faults.csv")
+    main(**vars(parser.parse_args()))
