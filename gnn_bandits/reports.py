@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['INKS', 'SHAPES', 'ROWS', 'COLUMNS', 'STYLE', 'SCRIPT', 'random_best', 'possible_values', 'progress', 'axes_for',
-           'plot_progress', 'left_out', 'plot_leave_one_out', 'ranked', 'plot_predictions', 'shorten', 'gains',
-           'improvement', 'improvements', 'history', 'plot_model', 'plot_improvement', 'Light', 'trusted',
+           'finish', 'plot_progress', 'left_out', 'plot_leave_one_out', 'ranked', 'plot_predictions', 'shorten',
+           'gains', 'improvement', 'improvements', 'history', 'plot_model', 'plot_improvement', 'Light', 'trusted',
            'model_light', 'coverage_light', 'patience', 'pending_light', 'record_light', 'health', 'advice', 'graph_of',
            'layout', 'graph_svg', 'smiles_of', 'picture', 'Markup', 'esc', 'formatter', 'when', 'html_table', 'chart',
            'interval_bar', 'card', 'section', 'say', 'head_part', 'common_scale', 'next_part', 'best_part',
@@ -78,7 +78,7 @@ def progress(
                      for values in possible_values(campaign, rng)], axis=0)
     return out.assign(random=sign*np.interp(steps, some, found))
 
-# %% ../nbs/16r_reports.ipynb #71ce51ae
+# %% ../nbs/16r_reports.ipynb #dfb31fa4
 def axes_for(
     ax, # Matplotlib axes, or None for new ones
     enough:bool, # Whether there is something to draw
@@ -89,6 +89,17 @@ def axes_for(
     if ax is not None: return ax
     import matplotlib.pyplot as plt
     return plt.subplots()[1]
+
+def finish(
+    ax, # Matplotlib axes with labelled artists
+    steps:bool=True, # Whether the horizontal axis counts
+):
+    "Put the legend above the data, and whole numbers below; returns the axes."
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high + 0.25*(high - low))
+    ax.legend(loc="upper left", ncols=2)
+    if steps: ax.xaxis.get_major_locator().set_params(integer=True)
+    return ax
 
 def plot_progress(
     campaign:Campaign, # With at least one measurement
@@ -104,9 +115,7 @@ def plot_progress(
     goal = campaign.goal()
     if goal: ax.axhline(goal["value"], color="#000000", lw=1, ls=":", label="goal")
     ax.set(xlabel="measurements", ylabel="value", title="Best value found so far")
-    ax.legend()
-    ax.xaxis.get_major_locator().set_params(integer=True)
-    return ax
+    return finish(ax)
 
 # %% ../nbs/16r_reports.ipynb #389ebcb6
 def left_out(
@@ -124,7 +133,7 @@ def left_out(
     surprise = tail*(out["value"] - out["mean"])/np.maximum(wide, 1e-300)
     return out.assign(id=[ids[a] for a in out["arm"]], surprise=surprise)[names]
 
-# %% ../nbs/16r_reports.ipynb #8726b954
+# %% ../nbs/16r_reports.ipynb #a9fce7ba
 def plot_leave_one_out(
     campaign:Campaign, # With at least three measured candidates
     ax=None, # Matplotlib axes; new ones if not given
@@ -143,8 +152,7 @@ def plot_leave_one_out(
     ax.plot(ends, ends, ls="--", lw=1, color="#767676", zorder=0)
     ax.set(xlabel="measured value", ylabel="predicted value",
            title="Each candidate predicted from the others")
-    ax.legend()
-    return ax
+    return finish(ax, steps=False)
 
 # %% ../nbs/16r_reports.ipynb #326ddb90
 def ranked(
@@ -205,14 +213,15 @@ def improvement(
     gain = gains(campaign.surrogate(), free, seen)
     return int(free[gain.argmax()]), float(gain.max())
 
-# %% ../nbs/16r_reports.ipynb #2c1b6edb
+# %% ../nbs/16r_reports.ipynb #76d6d852
 def improvements(
     campaign:Campaign, # Any campaign
-    moments:int=8, # At how many moments to look, at most
+    moments:int|None=None, # At how many moments to look, at most; None: by the size of the pool
 )->pd.DataFrame: # measurements, improvement
     "The largest expected improvement after some of the measurements, in the order they came."
     obs, could = campaign.observations, campaign.to_dataframe()["state"] != "excluded"
     if obs.empty: return pd.DataFrame({"measurements": [], "improvement": []})
+    if moments is None: moments = 8 if len(could) <= 2000 else 4 if len(could) <= 20_000 else 1
     model, first = Surrogate(campaign._priors_of(), campaign.settings["noise_std"]), 0
     out = {}
     for k in np.unique(np.linspace(min(3, len(obs)), len(obs), moments).astype(int))[:-1]:
@@ -241,7 +250,7 @@ def history(
     if told: rows.append(facts(campaign.surrogate().facts))
     return pd.DataFrame(rows, columns=["measurements", "noise", "spread"])
 
-# %% ../nbs/16r_reports.ipynb #52a31ede
+# %% ../nbs/16r_reports.ipynb #5354dcee
 def plot_model(
     campaign:Campaign, # With at least one measurement
     ax=None, # Matplotlib axes; new ones if not given
@@ -254,9 +263,7 @@ def plot_model(
         ax.plot(table["measurements"], table[name], f"-{mark}", ms=4, color=colour, label=words)
     ax.set(xlabel="measurements", ylabel="standard deviation of the value", ylim=(0, None),
            title="Noise and spread as the model sees them")
-    ax.legend()
-    ax.xaxis.get_major_locator().set_params(integer=True)
-    return ax
+    return finish(ax)
 
 def plot_improvement(
     campaign:Campaign, # With at least one measurement
@@ -271,7 +278,7 @@ def plot_improvement(
     ax.xaxis.get_major_locator().set_params(integer=True)
     return ax
 
-# %% ../nbs/16r_reports.ipynb #01045332
+# %% ../nbs/16r_reports.ipynb #4981e12e
 @dataclass(frozen=True)
 class Light:
     "The answer to a question about the health of a campaign."
@@ -298,7 +305,7 @@ def model_light(
              f"(root mean square); the mean of the others is wrong by {score['rmse_mean']:.3g}.")
     if trusted(score): return Light(ask, "good", "yes", words)
     state, answer = ("watch", "not yet") if n < 20 else ("bad", "no")
-    return Light(ask, state, answer, f"{words} That is no clear difference with {n} candidates.")
+    return Light(ask, state, answer, f"{words} That is no clear gain with {n} candidates.")
 
 # %% ../nbs/16r_reports.ipynb #691c5ac3
 def coverage_light(
@@ -318,7 +325,7 @@ def coverage_light(
                                                "more careful than it needs to be.")
     return Light(ask, "good", "yes", f"{words}, which agrees with {level:.0%}.")
 
-# %% ../nbs/16r_reports.ipynb #f09d8099
+# %% ../nbs/16r_reports.ipynb #1cd1d0a3
 def patience(
     campaign:Campaign, # Any campaign
 )->timedelta:
@@ -337,7 +344,8 @@ def pending_light(
 )->Light:
     "Is anything pending too long?"
     ask, pending, limit = "Is anything pending too long?", campaign.pending, patience(campaign)
-    now, days = now or datetime.now(timezone.utc), lambda t: f"{t.total_seconds()/86400:.3g} days"
+    now, number = now or datetime.now(timezone.utc), lambda t: f"{t.total_seconds()/86400:.3g}"
+    days = lambda t: f"{number(t)} day{'s'*(number(t) != '1')}"
     if pending.empty: return Light(ask, "good", "no", "Nothing is pending.")
     ages = [now - datetime.fromisoformat(t) for t in pending["time"]]
     late = sorted(zip(ages, pending["id"]), reverse=True)
@@ -397,7 +405,7 @@ def advice(
     else: verdict = "Going on is worth it: better candidates are still likely enough."
     return [verdict, *words, "This is advice; nothing stops by itself."]
 
-# %% ../nbs/16r_reports.ipynb #426532e8
+# %% ../nbs/16r_reports.ipynb #f29d44bb
 def graph_of(
     domain:GraphDomain, # With its edges
     i:int, # Number of a graph
@@ -413,8 +421,9 @@ def layout(
     "Places for the nodes of a graph."
     far = nx.floyd_warshall_numpy(g)
     finite = far[np.isfinite(far)].max(initial=0.)
-    far = np.where(np.isfinite(far), far, finite + 1)
-    at = nx.kamada_kawai_layout(g, {i: dict(enumerate(row)) for i, row in enumerate(far)})
+    far = np.where(np.isfinite(far), far, finite/2 + 1)
+    at = nx.kamada_kawai_layout(g, {i: dict(enumerate(row)) for i, row in enumerate(far)},
+                                pos=nx.spring_layout(g, seed=0))
     xy = np.array([at[i] for i in range(len(g))])
     low, size = xy.min(0), max(np.ptp(xy, axis=0).max(), 1e-9)
     return (xy - low)/size if len(g) > 1 else np.full((1, 2), .5)
@@ -750,7 +759,7 @@ def waiting_part(
         if len(table): parts.append(html_table(table.head(limit).map(shorten), name))
     return section("Pending, failed and excluded", *parts)
 
-# %% ../nbs/16r_reports.ipynb #da59ff26
+# %% ../nbs/16r_reports.ipynb #3c4a4022
 ROWS, COLUMNS = 2000, 6 # Largest number of rows and of extra columns in the page
 
 def candidates_part(
@@ -781,7 +790,8 @@ def candidates_part(
     find = ('<p class="find"><label>Filter <input type="search" id="filter" autocomplete="off" '
             'placeholder="words, such as pending"></label> <span id="count" role="status"></span>'
             "</p>")
-    return section("All candidates", say(*words), find, '<div id="candidates">', html_table(
+    cut = '<p class="printed">The first 100 rows are printed.</p>' if len(rows) > 100 else ""
+    return section("All candidates", say(*words), find, cut, '<div id="candidates">', html_table(
         table, "all candidates", tuple(numeric), sortable=True), "</div>")
 
 # %% ../nbs/16r_reports.ipynb #f5b7ad23
@@ -839,7 +849,7 @@ def about_part(
     rows = "".join(f"<div><dt>{esc(k)}</dt><dd>{esc(v)}</dd></div>" for k, v in facts.items())
     return section("Where it comes from", f'<dl class="facts">{rows}</dl>')
 
-# %% ../nbs/16r_reports.ipynb #bd6ef5b0
+# %% ../nbs/16r_reports.ipynb #50141c10
 STYLE = '''
 :root{color-scheme:light dark;--bg:#fff;--fg:#1c2127;--muted:#59636e;--line:#d5dbe1;--card:#f5f7f9;
 --c1:#0072b2;--c2:#b84a00;--grid:#e3e7eb;--good:#17744a;--watch:#8a5700;--bad:#b3261e}
@@ -849,7 +859,7 @@ STYLE = '''
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:68rem;padding:1rem 1rem 4rem;background:var(--bg);color:var(--fg);
 font:1rem/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
-h1,h2,h3,dd,td,p,li{overflow-wrap:anywhere}
+h1,h2,h3,dd,p,li{overflow-wrap:anywhere}
 h1{font-size:1.9rem;line-height:1.2;margin:.5rem 0}
 h2{font-size:1.35rem;margin:2.6rem 0 .6rem;padding-top:.8rem;border-top:1px solid var(--line)}
 h3{font-size:1rem;margin:.2rem 0}
@@ -870,7 +880,7 @@ font-variant-numeric:tabular-nums}
 .lights p{font-size:.9rem}
 .good svg,.good b{color:var(--good)}.watch svg,.watch b{color:var(--watch)}
 .bad svg,.bad b{color:var(--bad)}.unknown svg,.unknown b{color:var(--muted)}
-.cards{display:grid;gap:.8rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,15rem),1fr))}
+.cards{display:grid;gap:.8rem;grid-template-columns:repeat(auto-fill,minmax(min(100%,12.3rem),1fr))}
 .picture{height:8.5rem;display:flex;align-items:center;justify-content:center;margin-bottom:.4rem;
 text-align:center;color:var(--muted);font-size:.9rem}
 .picture svg{max-width:100%;height:8.5rem}
@@ -884,7 +894,7 @@ text-align:center;color:var(--muted);font-size:.9rem}
 .bar .goal{stroke:var(--c2);stroke-width:1.5;stroke-dasharray:3 2}.bar circle{fill:var(--fg)}
 dl{margin:.3rem 0}
 .card dl div{display:flex;flex-wrap:wrap;justify-content:space-between;gap:0 .8rem;font-size:.9rem}
-.card dd{margin:0;text-align:right;font-variant-numeric:tabular-nums}
+.card dd{margin:0;font-variant-numeric:tabular-nums}
 .facts div{display:grid;grid-template-columns:12rem 1fr;gap:.2rem 1rem;padding:.25rem 0;
 border-bottom:1px solid var(--line)}
 .facts dd{margin:0;min-width:0}
@@ -897,9 +907,9 @@ figcaption{font-size:.9rem}
 .box{overflow:auto;max-height:36rem;border:1px solid var(--line);border-radius:.5rem;margin:.5rem 0}
 .box:focus-visible,button:focus-visible,input:focus-visible{outline:2px solid var(--c1);
 outline-offset:1px}
-table{border-collapse:collapse;width:100%;font-size:.9rem}
+table{border-collapse:collapse;width:max-content;min-width:100%;font-size:.9rem}
 th,td{padding:.3rem .7rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}
-td{min-width:3rem;max-width:24rem}
+td{max-width:22rem;overflow-wrap:break-word}
 thead th{position:sticky;top:0;background:var(--card);white-space:nowrap}
 .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 th button{all:unset;cursor:pointer;font-weight:600}
@@ -914,10 +924,12 @@ border-radius:.4rem;padding:.3rem .6rem;width:min(22rem,70%)}
 @media print{:root{color-scheme:light;--bg:#fff;--fg:#000;--muted:#444;--line:#bbb;--card:#fff;
 --c1:#0072b2;--c2:#b84a00;--grid:#ddd;--good:#17744a;--watch:#8a5700;--bad:#b3261e}
 body{max-width:none;padding:0;font-size:10pt}
-.box{overflow:visible;max-height:none;border:0}table{font-size:8pt}thead th{position:static}
+.box{overflow:visible;max-height:none;border:0}table{font-size:7.5pt;width:100%}
+td{overflow-wrap:anywhere}thead th{position:static}
 .find,th[aria-sort] button::after{display:none}.printed{display:block}
 #candidates tbody tr:nth-child(n+101){display:none}
 .card,figure,.lights li,.tiles li,tr{break-inside:avoid}h2,h3{break-after:avoid}
+.tiles{grid-template-columns:repeat(6,1fr)}
 .cards{grid-template-columns:repeat(3,1fr)}.charts,.lights{grid-template-columns:repeat(2,1fr)}}
 '''
 
