@@ -806,7 +806,7 @@ def add(
         write_atomically(self.path/names["prior"], pack_prior(prior))
     return self._commit("add", dict(names, hash=mark, n=len(domain)))
 
-# %% ../nbs/15_campaigns.ipynb #48447874
+# %% ../nbs/15_campaigns.ipynb #95280de7
 @patch
 def to_dataframe(
     self:Campaign,
@@ -819,8 +819,9 @@ def to_dataframe(
     values = self.observations.groupby("arm")["value"]
     last = self.observations.groupby("arm")["time"].last()
     out.insert(2, "state", r.states())
-    out.insert(3, "reason", out["arm"].map(why("reason")).fillna(""))
-    out.insert(4, "time", out["arm"].map(why("time")).fillna(out["arm"].map(last)).fillna(""))
+    reasons, times = why("reason"), last.to_dict() | why("time")
+    out.insert(3, "reason", [reasons.get(a, "") for a in out["arm"]])
+    out.insert(4, "time", [times.get(a, "") for a in out["arm"]])
     out.insert(5, "measurements", out["arm"].map(r.counts).fillna(0).astype(int))
     out.insert(6, "value", out["arm"].map(values.mean()))
     rest = self.table.drop(columns="id")
