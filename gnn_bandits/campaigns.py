@@ -429,14 +429,15 @@ def _load_added(self:Campaign):
     domains, tables = zip(*parts)
     self._set_pool(GraphDomain.concat(domains), pd.concat(tables, ignore_index=True))
 
-# %% ../nbs/15_campaigns.ipynb #93fb2947
+# %% ../nbs/15_campaigns.ipynb #fc86a5b8
 @patch
 def arms_of(
     self:Campaign,
-    arms, # One candidate or several, each a number or an id
+    arms, # One candidate or several, each a number or an id; or a table with a column of them
 )->list[int]:
     "Numbers of candidates."
     out, n = [], len(self)
+    if isinstance(arms, pd.DataFrame): arms = arms["arm" if "arm" in arms else "id"]
     for a in plain(arms):
         number = isinstance(a, Integral) and not isinstance(a, bool)
         if isinstance(a, str) and a.strip() in self._number: out.append(self._number[a.strip()])
@@ -623,11 +624,11 @@ def _writable(self:Campaign):
     if self.readonly: raise ValueError(f"{self.path} is read-only: it can predict and report, but "
                                        "not ask or tell; copy the folder to change it")
 
-# %% ../nbs/15_campaigns.ipynb #78c4451c
+# %% ../nbs/15_campaigns.ipynb #9a36b5c3
 @patch
 def tell(
     self:Campaign,
-    arms, # Numbers or ids of candidates; or {id: value}; or a table with columns id, value
+    arms, # Numbers or ids; or {id: value}; or a table with columns id, value, noise, note
     rewards=None, # What was measured, one value for each
     noise=None, # Standard deviation of each value, where it is known
     note:str="", # To keep with the values
@@ -643,16 +644,18 @@ def tell(
     if not arms: raise ValueError("expected at least one measurement, got none")
     return self._commit("tell", data, note)
 
-# %% ../nbs/15_campaigns.ipynb #16d25f06
+# %% ../nbs/15_campaigns.ipynb #3071114d
 def told(
-    arms, # As for `tell`
-    rewards, # As for `tell`
-    noise, # As for `tell`
+    arms, # Candidates, {id: value}, a series from id to value, or a table
+    rewards, # Values, if the first is a list of candidates
+    noise, # Standard deviations, where known; a table may have a column of them
 )->tuple: # Arms, rewards, noise and notes as lists, the last two None if not given
     "The columns of what was told, from a dictionary, a table or lists."
     both = "expected a table or {id: value} alone, or candidates and values; got both"
+    if isinstance(arms, pd.Series) and rewards is None: arms = arms.to_dict()
     if isinstance(arms, pd.DataFrame):
         if rewards is not None: raise ValueError(both)
+        if arms.index.name in ("id", "arm"): arms = arms.reset_index()
         name = next((c for c in ("id", "arm") if c in arms), None)
         if name is None or "value" not in arms:
             raise ValueError("expected a table with columns 'id' (or 'arm') and 'value', "
@@ -660,7 +663,7 @@ def told(
         named = arms["id"].map(str) if name == "id" else arms["arm"]
         column = lambda c: arms[c].tolist() if c in arms else None
         notes = column("note") and ["" if pd.isna(v) else str(v) for v in column("note")]
-        return named.tolist(), column("value"), column("noise"), notes
+        return named.tolist(), column("value"), column("noise") if noise is None else noise, notes
     if isinstance(arms, dict):
         if rewards is not None: raise ValueError(both)
         return list(arms), list(arms.values()), noise, None
@@ -679,8 +682,8 @@ def check_values(
                          f"got {len(values)}")
     for a, y in zip(arms, values):
         number = isinstance(y, Real) and not isinstance(y, bool)
-        if number and math.isnan(y):
-            raise ValueError(f"the value of {ids[a]!r} is NaN; if the measurement did not work, "
+        if y is None or y is pd.NA or number and math.isnan(y):
+            raise ValueError(f"the value of {ids[a]!r} is missing (NaN); if the measurement did not work, "
                              f"say so with c.fail([{ids[a]!r}], reason)")
         if not number or not math.isfinite(y):
             raise ValueError(f"expected a finite number as the value of {ids[a]!r}, got {y!r}")
@@ -688,7 +691,7 @@ def check_values(
     if len(noise) == 1: noise = noise*len(arms)
     if len(noise) != len(arms):
         raise ValueError(f"expected one noise for each of {len(arms)} values, got {len(noise)}")
-    noise = [None if s is None or isinstance(s, Real) and math.isnan(s) else s for s in noise]
+    noise = [None if s is None or s is pd.NA or s != s else s for s in noise]
     for s in noise:
         if s is not None: check_number("noise", s, above=True)
     return [float(y) for y in values], [s if s is None else float(s) for s in noise]

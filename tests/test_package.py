@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
 MODULES = sorted(".".join(p.relative_to(ROOT/"gnn_bandits").with_suffix("").parts)
                  for p in (ROOT/"gnn_bandits").rglob("*.py") if not p.stem.startswith("_"))
 HEAVY = {"matplotlib", "jax", "rdkit", "dask", "networkx", "sphinx", "nbdev", "sklearn", "pandas",
-         "torch_geometric"}
+         "torch_geometric", "botorch", "gpytorch"}
 
 
 def python(code, **env):

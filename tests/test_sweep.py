@@ -309,7 +309,7 @@ def test_kill_nine_with_workers_leaves_no_orphans(reference, tmp_path):
     assert text(store) == text(reference)
 
 
-def wait_for(condition, seconds=60):
+def wait_for(condition, seconds=300):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited too long"
