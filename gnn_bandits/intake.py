@@ -101,11 +101,12 @@ def read_cells(
 def read_parquet(path, needed):
     "A table from a Parquet file, every cell as text."
     if not Path(path).is_file(): raise ValueError(f"there is no file {path}")
-    schema = optional("pyarrow.parquet", "parquet").read_schema
-    try:
-        check_columns(path, schema(path).names, needed)
-        table = pd.read_parquet(path, engine="pyarrow")
-    except OSError as e: raise ValueError(f"{path} is no Parquet file: {e}") from e
+    room = optional("pyarrow.parquet", "parquet")
+    try: names = room.read_schema(path).names
+    except (OSError, ValueError) as e: raise ValueError(f"{path} is no Parquet file: {e}") from e
+    check_columns(path, names, needed)
+    try: table = pd.read_parquet(path, engine="pyarrow")
+    except (OSError, ValueError) as e: raise ValueError(f"{path} cannot be read: {e}") from e
     if not len(table): raise ValueError(f"{path} has no rows")
     text = lambda v: "" if pd.api.types.is_scalar(v) and pd.isna(v) else str(v)
     return pd.DataFrame({str(c): [text(v) for v in table[c].tolist()] for c in table})

@@ -12,6 +12,7 @@ faults, fewer times.
 import argparse
 import contextlib
 import os
+import re
 import resource
 import shutil
 import signal
@@ -381,6 +382,7 @@ def inject(name, times, base, seed=0):
     message = next((f["message"] for f in found if f["message"]), "")
     for word in {w for w in message.split() if w.startswith(tempfile.gettempdir())}:
         message = message.replace(word, Path(word).name)
+    message = re.sub(r"held by .*?;", "held by user@host (process …, since …);", message)
     return dict(fault=name, injections=times, acknowledged=total("acknowledged"),
                 lost=total("lost"), unreadable=total("unreadable"), refused=total("refused"),
                 message=message)
