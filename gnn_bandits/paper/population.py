@@ -538,7 +538,7 @@ def play_trained(
     o, prior = player, instance.networks[player.inputs]
     alg = make_algorithm(o.algorithm, None, "trained", rng=rng, prior=prior, m=prior.net.m,
                          lam=o.lam, beta=o.beta, random_pulls=0, final_from=o.final_from,
-                         train_from=max(o.random_pulls, 1), train_always_until=o.always_until,
+                         train_from=1, train_always_until=o.always_until,
                          train_every=o.train_every)
     counts, best, out = np.zeros(len(instance), int), -math.inf, np.empty((3, instance.T), int)
     for t in range(instance.T):
