@@ -21,8 +21,7 @@ from gnn_bandits.paper.store import Store
 from gnn_bandits.paper.studies import REGRET_NAMES, TABLE_COLUMNS, run_study, study_table
 from gnn_bandits.paper.sweep import sweep
 
-HERE = Path(__file__).parent
-RESULTS = HERE.parent/"nbs"/"results"
+RESULTS = Path(__file__).resolve().parents[1]/"nbs"/"results"
 SETTING = ["lam", "beta", "random_pulls"]
 TABLES = {"tuning": "tuning", "tuning_d100": "tuning", "paper_tuning": "paper_tuning",
           "population": "population", "population_d100": "population", "paper": "paper"}
@@ -85,7 +84,6 @@ def main():
     cli.add_argument("--seed", type=int, default=0, help="of the sample")
     cli.add_argument("--quick", action="store_true", help="the small tables")
     o = cli.parse_args()
-    sys.path[:] = [p for p in sys.path if p != str(HERE)] # else numba finds our coverage.py
     results = RESULTS/"quick" if o.quick else RESULTS
     rng, parts, counts = np.random.default_rng(o.seed), list(studies(results, o.quick)), []
     rest = max(0, o.runs - 4)

@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 from gnn_bandits.paper import population
-from gnn_bandits.paper.population import (ABLATION_RUNS, BETAS, DOMAINS, LAMS, LEARNERS,
+from gnn_bandits.paper.population import (ABLATION_RUNS, BETAS, DOMAINS, EDGES, LAMS, LEARNERS,
                                           NO_SETTINGS, PAPER_SCHEDULE, PULLS, TEST_SEED,
                                           TUNING_SEED, Studies, ablation_cells,
-                                          ablation_switches, chosen_players, chunks,
+                                          ablation_switches, chosen_players, chunks, edge_cells,
                                           expected_seconds, paper_cells, population_cells,
                                           select, setting_grid, setting_means, tuning_cells)
 from gnn_bandits.paper.studies import run_study
@@ -50,6 +50,16 @@ def test_grid_is_the_plan():
     tuned = tuning_cells()
     assert len(tuned) == 45 and {c.seed for c in tuned} == {TUNING_SEED} != {TEST_SEED}
     assert all(set(c.players) == set(players) for c in tuned)
+
+
+def test_edges_are_the_tuning_beyond_its_grid():
+    cells = edge_cells()
+    assert EDGES[0] < LAMS[0] and EDGES[1] > LAMS[-1]
+    by = {c.protocol: c for c in cells}
+    assert len(by["population"].players) == 6*2*13*3 and len(by["one reward"].players) == 6*2*13
+    assert all({p.lam for p in c.players} == set(EDGES) for c in cells)
+    tuned = [dataclasses.replace(c, players=()) for c in tuning_cells()]
+    assert [dataclasses.replace(c, study="tuning", players=()) for c in cells[:45]] == tuned
 
 
 def test_comparisons_are_the_plan():

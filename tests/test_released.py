@@ -10,8 +10,9 @@ import pandas as pd
 import pytest
 import torch
 
-from gnn_bandits.paper.released import (Player, Recipe, recipe_from, released_data, released_game,
-                                        released_run, resume, run_seed, save_progress, step)
+from gnn_bandits.paper.released import (REGRETS, Player, Recipe, recipe_from, released_data,
+                                        released_game, released_run, resume, run_record,
+                                        run_seed, save_progress, step)
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -71,3 +72,15 @@ def test_refusals_and_names():
 def test_redrawn_rewards_differ():
     a, b = (released_data(seed=s, n=10, N=4, d=3) for s in (1, 2))
     assert not torch.allclose(a.f, b.f) and torch.equal(a.f, released_data(1, 10, 4, d=3).f)
+
+
+@pytest.mark.skipif(not (ROOT/"nbs"/"results").exists(), reason="needs the source tree")
+@pytest.mark.parametrize("algorithm", ["GNN-UCB", "NN-PE"])
+def test_committed_rows_have_the_settings_of_now(algorithm):
+    table = pd.read_csv(ROOT/"nbs"/"results"/"released.csv").set_index(
+        ["recipe", "m", "algorithm", "run"])
+    recipe = recipe_from("network+training+uncertainty+values+exploration+lag")
+    game = released_game(released_data(), 2, recipe)
+    row, _ = run_record(game, released_run(game, algorithm, recipe, 512))
+    kept = table.loc[(recipe.name, 512, algorithm, 2)]
+    for name in REGRETS: assert row[name] == pytest.approx(kept[name], rel=1e-4)

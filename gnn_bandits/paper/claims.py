@@ -451,7 +451,7 @@ def coverage_table(
     jobs:int=1, # Processes for these
     s:CoverageSettings=CoverageSettings(), # Of the experiment
 )->pd.DataFrame:
-    "The table `results/coverage.csv`; `scripts/coverage.py` writes it."
+    "The table `results/coverage.csv`; `scripts/coverage_table.py` writes it."
     check_number("trained", trained, 1, whole=True)
     check_number("jobs", jobs, 1, whole=True)
     with one_thread(): return pd.DataFrame(coverage_rows(trained, jobs, s))

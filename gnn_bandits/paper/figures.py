@@ -638,7 +638,7 @@ def published_rows(
         of = {algorithm: c.sort_values(columns)[columns].to_numpy(float)
               for algorithm, c in group.groupby("algorithm", sort=False)}
         field = dict(re.findall(r"(\w+)=(\S+)", panel))
-        runs = 5 if name == "hyper" else 10 if field["A"] == "1000" else 20
+        runs = 5 if name == "hyper" else 20 if field["A"] == "200" else 10
         for algorithm, c in of.items():
             t, mean, low, high = c.T
             std = (high[-1] - low[-1])/2/(0.2 if name == "hyper" else 0.1)

@@ -105,7 +105,7 @@ def register(
 # %% ../../nbs/25_ledger.ipynb #df8a6519
 HOW_TO_MAKE = {
     "width_limit.csv": "python scripts/width_table.py",
-    "coverage.csv": "python scripts/coverage.py",
+    "coverage.csv": "python scripts/coverage_table.py",
     "taylor_error.csv": "python scripts/taylor_error.py",
     "elimination.csv": "python scripts/elimination.py",
     "stopping.csv": "python scripts/stopping.py",

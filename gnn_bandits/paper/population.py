@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['NODES', 'DENSITIES', 'DOMAINS', 'LAMS', 'BETAS', 'PULLS', 'TUNING_SEED', 'TEST_SEED', 'SELECTIONS', 'PAPER_SCHEDULE',
-           'LEARNERS', 'SETTING', 'ABLATION_RUNS', 'QUICK', 'QUICK_DOMAINS', 'NO_SETTINGS', 'TUNING_COLUMNS', 'CELL',
-           'POLICY_COLORS', 'setting_grid', 'chunks', 'tuning_cells', 'paper_tuning_cells', 'setting_means', 'select',
-           'chosen_players', 'population_cells', 'paper_cells', 'ablation_switches', 'ablation_cells', 'Studies',
-           'expected_seconds', 'draw_surfaces', 'settings_table', 'unit_means', 'advantage_table', 'draw_advantage',
-           'overall_advantage', 'count_signs', 'decomposition', 'draw_switches']
+           'LEARNERS', 'SETTING', 'ABLATION_RUNS', 'QUICK', 'QUICK_DOMAINS', 'NO_SETTINGS', 'TUNING_COLUMNS', 'EDGES',
+           'CELL', 'POLICY_COLORS', 'TRAINED', 'setting_grid', 'chunks', 'tuning_cells', 'paper_tuning_cells',
+           'setting_means', 'select', 'chosen_players', 'population_cells', 'paper_cells', 'ablation_switches',
+           'ablation_cells', 'Studies', 'expected_seconds', 'draw_surfaces', 'settings_table', 'edge_cells',
+           'edge_table', 'unit_means', 'advantage_table', 'draw_advantage', 'overall_advantage', 'count_signs',
+           'decomposition', 'draw_switches', 'play_trained', 'trained_switch']
 
 # %% ../../nbs/22_population.ipynb #8e8eccef
 import itertools, math
@@ -20,10 +21,12 @@ import numpy as np
 from fastcore.basics import patch
 from scipy import stats
 
-from ..core import write_table
+from ..bandits import make_algorithm
+from ..core import one_thread, write_table
 from .datasets import PAPER_REWARD, RELEASED_REWARD
-from .studies import (INPUTS, POLICIES, REGRET_NAMES, TABLE_COLUMNS, Cell, Player,
-                                       run_study, study_curves, study_table)
+from .studies import (INPUTS, POLICIES, REGRET_NAMES, TABLE_COLUMNS, Cell,
+                                       Instance, Player, instances, play, run_study,
+                                       study_curves, study_table, summarise)
 from ..rewards import RewardOptions
 
 # %% ../../nbs/22_population.ipynb #09931cbd
@@ -245,7 +248,7 @@ def cells(self:Studies,
     where, paper = dict(domains=self.domains, **self.size), s["paper"]
     small = self.size | ({"graphs": 200} if self.quick else {})
     if study == "tuning": return tuning_cells(1 if self.quick else 5, **where)
-    if study == "tuning_d100": return tuning_cells(1 if self.quick else 3, 100, **where)
+    if study == "tuning_d100": return tuning_cells(1 if self.quick else 5, 100, **where)
     if study == "paper_tuning": return paper_tuning_cells(2 if self.quick else 20, **small)
     if study == "population": return population_cells(s, self.count(200), **where)
     if study == "population_d100": return population_cells(s, self.count(60), 100, **where)
@@ -369,6 +372,29 @@ def settings_table(
             rows.append(dict(selection=name, algorithm=a, lam=lam, beta=beta, random_pulls=pulls,
                              mean=at["mean"], se=at["se"], edge=", ".join(edge)))
     return pd.DataFrame(rows)
+
+# %% ../../nbs/22_population.ipynb #c63ee16e
+EDGES = (1e-6, 10.) # One decade beyond the grid of λ
+
+def edge_cells(
+    runs:int=5, # From each domain, and four times as many in the paper's protocol
+)->list[Cell]:
+    "The tuning runs again, with λ beyond both edges of the grid."
+    def beyond(players): # those of the smallest and the largest λ, a decade further out
+        ends = dict(zip((LAMS[0], LAMS[-1]), EDGES))
+        return tuple(replace(p, lam=ends[p.lam]) for p in players if p.lam in ends)
+    cells = [*tuning_cells(runs), *paper_tuning_cells(4*runs)]
+    return [replace(c, study="edges", players=beyond(c.players)) for c in cells]
+
+def edge_table(
+    folder:str|Path, # Where finished cells are kept
+    jobs:int=1, # Processes on this machine
+): # A pandas table: a row for each setting beyond the edges
+    "Mean regrets of the settings beyond the edges, by protocol and algorithm."
+    cells, by = edge_cells(), ["protocol", "algorithm", *SETTING]
+    run_study(cells, folder, jobs)
+    runs = study_table(folder, cells, (*by, "run", *REGRET_NAMES)).groupby(by, sort=False)
+    return runs[list(REGRET_NAMES)].mean().assign(runs=runs.size()).reset_index()
 
 # %% ../../nbs/22_population.ipynb #c1838563
 CELL = ["protocol", "N", "p", "d", "arms", "T", "settings"]
@@ -501,3 +527,48 @@ def draw_switches(
     ax.invert_yaxis()
     ax.set_xlabel(f"NN − GNN, {value.replace('_', ' ')}, mean gaps")
     ax.legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
+
+# %% ../../nbs/22_population.ipynb #875b667b
+def play_trained(
+    instance:Instance, # What is played on, with networks
+    player:Player, # Who plays: UCB or elimination
+    rng:np.random.Generator, # Not used by these policies; the library asks for one
+)->np.ndarray: # (3, T) arms: pulled, of the largest mean before the pull, of the best reward
+    "One run by the library, with a network that is really trained."
+    o, prior = player, instance.networks[player.inputs]
+    alg = make_algorithm(o.algorithm, None, "trained", rng=rng, prior=prior, m=prior.net.m,
+                         lam=o.lam, beta=o.beta, random_pulls=0, final_from=o.final_from,
+                         train_from=1, train_always_until=o.always_until,
+                         train_every=o.train_every)
+    counts, best, out = np.zeros(len(instance), int), -math.inf, np.empty((3, instance.T), int)
+    for t in range(instance.T):
+        arm = int(instance.first[t]) if t < o.random_pulls else alg.ask()
+        reward = instance.f[arm] + instance.noise[counts[arm], arm]
+        if reward > best: best, leader = reward, arm
+        out[:, t] = arm, int(alg.mean.argmax()), leader
+        counts[arm] += 1
+        alg.tell(arm, reward)
+    return out
+
+# %% ../../nbs/22_population.ipynb #362fc63c
+TRAINED = ("GNN-PE", "GNN-UCB", "NN-PE", "NN-UCB")
+
+def trained_switch(
+    settings:dict, # Selected by regret
+    runs:tuple=tuple(range(20)), # Numbers of test runs
+    m:int=256, # Width
+    **size, # Smaller `arms` and `T`, for a quick look
+): # A pandas table: two rows for each run and algorithm
+    "Trained networks and their linearisations on the domain of the ablation."
+    import pandas as pd
+    rows, cell = [], Cell("trained", "population", 20, 0.2, 10, runs, (), seed=TEST_SEED, m=m,
+                          **size)
+    for run, instance in instances(cell):
+        for name in TRAINED:
+            who = Player(name, *settings[name], **PAPER_SCHEDULE)
+            with one_thread(): real = play_trained(instance, who, np.random.default_rng(run))
+            for mean, path in (("trained", real), ("linearised", play(instance, who))):
+                row = summarise(instance, path)[0]
+                rows.append(dict(mean=mean, m=m, algorithm=name, run=run)
+                            | {k: row[k] for k in REGRET_NAMES})
+    return pd.DataFrame(rows)

@@ -153,9 +153,10 @@ def released_game(
     rng.choice([data.seed])                                    # which data set: there is one
     chosen = torch.from_numpy(rng.choice(range(n), arms))
     domain, f = data.domain[chosen], data.f[chosen].numpy()
-    if recipe.reward == "ours":
-        options = RewardOptions(scale=0.75/domain.d, jitter=1e-8)
-        f = sample_reward(domain, np.random.default_rng([seed, 1]), options).numpy()
+    if recipe.reward == "ours":                   # labels and prior have to shrink together
+        options = RewardOptions(evidence="outside", jitter=1e-8)
+        ours = sample_reward(domain, np.random.default_rng([seed, 1]), options, data.domain[:50])
+        f = ours.numpy()*math.sqrt(0.75/domain.d)
     if recipe.scale == "ours": f = f/math.sqrt(0.75/domain.d)
     noise = rng.normal(0, 1e-4 if recipe.noise == "released" else 1e-2, size=T)
     explore = np.array([explorer.choice(range(arms)) for _ in range(T + 1)])

@@ -1,8 +1,8 @@
 """Do the confidence sets cover? Writes nbs/results/coverage.csv, which nbs/09_confidence.ipynb
 reads.
 
-Usage: python scripts/coverage.py [--trained K] [--jobs J] [--out FILE]     (K trials for each kind
-of noise with a trained network, about 0.2 CPU seconds each, in J processes; the table does not
+Usage: python scripts/coverage_table.py [--trained K] [--jobs J] [--out FILE]     (K trials for each
+kind of noise with a trained network, about 0.2 CPU seconds each, in J processes; the table does not
 depend on J). The experiment itself is in nbs/26_claims.ipynb.
 """
 import argparse
