@@ -6,11 +6,11 @@
 __all__ = ['MULTIPLIERS', 'SCORES', 'STATES', 'UNSURE', 'RULES', 'FORMAT', 'CampaignPolicy', 'ucb_score', 'ei_score', 'ts_score',
            'pe_score', 'choose', 'open_to_choice', 'propose', 'effective', 'Record', 'on_ask', 'on_tell', 'on_fail',
            'on_drop', 'on_exclude', 'on_include', 'on_add', 'on_policy', 'on_goal', 'replay', 'pool_hash', 'check_ids',
-           'pack_prior', 'unpack_prior', 'Campaign', 'as_policy', 'candidate_table', 'write_pool', 'read_rows',
-           'read_pool', 'likeness', 'told', 'check_values', 'ModelReport', 'virtual', 'best_of_random']
+           'pack_prior', 'unpack_prior', 'Campaign', 'as_policy', 'candidate_table', 'write_pool', 'text_hash',
+           'read_rows', 'read_pool', 'likeness', 'told', 'check_values', 'ModelReport', 'virtual', 'best_of_random']
 
-# %% ../nbs/15_campaigns.ipynb #c116a7dc
-import json, math, os, shutil, tempfile
+# %% ../nbs/15_campaigns.ipynb #c52b7659
+import hashlib, io, json, math, os, shutil, tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -262,7 +262,9 @@ def unpack_prior(
     domain:GraphDomain, # The candidates
 )->Prior:
     "A prior from its file."
-    meta, arrays = unpack_arrays(path)
+    if not Path(path).is_file(): raise ValueError(f"{path} is missing; copy the whole folder")
+    try: meta, arrays = unpack_arrays(path)
+    except ValueError as e: raise ValueError(f"{path} cannot be read: {e}") from e
     parts = {k: torch.from_numpy(v) for k, v in arrays.items()}
     if meta["kind"] == "kernel": return Prior.kernel(parts["K"], domain)
     return FeaturePrior(parts["Phi"], parts["residual"], domain)
@@ -302,7 +304,7 @@ class Campaign:
         goal = "largest" if self.maximize else "smallest"
         return f"Campaign({self.path.name!r}: {states}; {self.policy.name}, {goal} is best)"
 
-# %% ../nbs/15_campaigns.ipynb #f0cb0a71
+# %% ../nbs/15_campaigns.ipynb #27ee326e
 @patch(cls_method=True)
 def create(
     cls:Campaign,
@@ -335,7 +337,7 @@ def create(
     path.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
-        write_pool(building, domain, table, "domain.npz", "candidates.csv")
+        settings["rows"] = write_pool(building, domain, table, "domain.npz", "candidates.csv")
         if prior is not None: write_atomically(building/"prior.npz", pack_prior(prior))
         write_atomically(building/"campaign.json", json.dumps(settings, indent=1))
         Journal.create(building/"journal.db", settings).close()
@@ -365,15 +367,21 @@ def candidate_table(ids, table, n, taken=()):
     return pd.concat([pd.DataFrame({"id": check_ids(ids, n, taken)}), rest], axis=1)
 
 def write_pool(folder, domain, table, graphs, rows):
-    "Graphs and their table, each written as a whole."
+    "Graphs and their table, each written as a whole; returns the fingerprint of the table."
     domain.save(folder/graphs)
-    write_atomically(folder/rows, table.to_csv(index=False))
+    text = table.to_csv(index=False, lineterminator="\n").encode()
+    write_atomically(folder/rows, text)
+    return text_hash(text)
+
+def text_hash(data):
+    "A fingerprint of the bytes of a file."
+    return hashlib.sha256(data).hexdigest()[:16]
 
 def read_rows(path):
-    "A table of candidates; ids are text."
+    "A table of candidates from the bytes of its file; ids are text."
     return pd.read_csv(path, dtype={"id": str}, keep_default_na=False, na_values=[""])
 
-# %% ../nbs/15_campaigns.ipynb #8bbc1ccb
+# %% ../nbs/15_campaigns.ipynb #52a35fc6
 @patch(cls_method=True)
 def open(
     cls:Campaign,
@@ -389,21 +397,25 @@ def open(
         found = settings.get("format") if isinstance(settings, dict) else None
         raise ValueError(f"{path} is a campaign of format {found}; this package reads format "
                          f"{FORMAT}, a newer package may read it")
-    domain, table = read_pool(path, "domain.npz", "candidates.csv", settings["pool"])
-    return cls(path, settings, domain, table, Journal.open(path/"journal.db"))
+    journal = Journal.open(path/"journal.db")
+    if settings != journal.header:
+        journal.close()
+        raise ValueError(f"{path/'campaign.json'} is not what the campaign began with; put back "
+                         "the file that it wrote")
+    marks = settings["pool"], settings["rows"]
+    return cls(path, settings, *read_pool(path, "domain.npz", "candidates.csv", *marks), journal)
 
-def read_pool(folder, graphs, rows, fingerprint):
+def read_pool(folder, graphs, rows, fingerprint, rows_fingerprint):
     "Graphs and their table, after a look whether they belong together."
     for name in (graphs, rows):
         if not (folder/name).is_file():
             raise ValueError(f"{folder/name} is missing; copy the whole folder")
-    domain, table = GraphDomain.load(folder/graphs), read_rows(folder/rows)
+    domain, text = GraphDomain.load(folder/graphs), (folder/rows).read_bytes()
     if pool_hash(domain) != fingerprint:
         raise ValueError(f"{folder/graphs} does not hold the graphs that the campaign began with")
-    if len(table) != len(domain) or "id" not in table:
-        raise ValueError(f"{folder/rows} has {len(table)} rows for {len(domain)} graphs; "
-                         "put back the file that the campaign wrote")
-    return domain, table
+    if text_hash(text) != rows_fingerprint:
+        raise ValueError(f"{folder/rows} is not the file that the campaign wrote; put it back")
+    return domain, read_rows(io.BytesIO(text))
 
 # %% ../nbs/15_campaigns.ipynb #fa247734
 @patch
@@ -423,8 +435,9 @@ def _sync(self:Campaign):
 @patch
 def _load_added(self:Campaign):
     "Read the candidates that were added."
-    first = dict(graphs="domain.npz", rows="candidates.csv", hash=self.settings["pool"])
-    parts = [read_pool(self.path, p["graphs"], p["rows"], p["hash"])
+    first = dict(graphs="domain.npz", rows="candidates.csv", hash=self.settings["pool"],
+                 rows_hash=self.settings["rows"])
+    parts = [read_pool(self.path, p["graphs"], p["rows"], p["hash"], p["rows_hash"])
              for p in (first, *self._record.pools)]
     domains, tables = zip(*parts)
     self._set_pool(GraphDomain.concat(domains), pd.concat(tables, ignore_index=True))
@@ -778,7 +791,7 @@ def set_policy(
     self._writable(), self._sync()
     return self._commit("policy", asdict(as_policy(policy)))
 
-# %% ../nbs/15_campaigns.ipynb #2d91c6bd
+# %% ../nbs/15_campaigns.ipynb #04075998
 @patch
 def add(
     self:Campaign,
@@ -788,9 +801,20 @@ def add(
     prior:Prior|None=None, # For all candidates, if the campaign began with a prior of your own
 )->Campaign: # Itself
     "Add candidates to the pool."
-    self._writable(), self._sync()
+    self._writable()
     if not isinstance(domain, GraphDomain):
         raise ValueError(f"expected a GraphDomain, got {type(domain).__name__}")
+    try:
+        with self.journal.writing(): self._add(domain, ids, table, prior)
+    except OSError as e:
+        raise OSError(f"the candidates were not added to {self.path}: {e}") from e
+    self._sync()
+    return self
+
+@patch
+def _add(self:Campaign, domain, ids, table, prior):
+    "Write new candidates and append the event, while nobody else can."
+    self._sync()
     if domain.d != self.domain.d:
         raise ValueError(f"expected graphs with {self.domain.d} features a node, got {domain.d}")
     own, n = self.settings["own_prior"], len(self) + len(domain)
@@ -800,11 +824,11 @@ def add(
     table = candidate_table(ids, table, len(domain), self.ids)
     mark = pool_hash(domain)
     names = dict(graphs=f"domain-{mark}.npz", rows=f"candidates-{mark}-{len(self)}.csv")
-    write_pool(self.path, domain, table, *names.values())
+    names["rows_hash"] = write_pool(self.path, domain, table, *names.values())
     if own:
         names["prior"] = f"prior-{mark}-{len(self)}.npz"
         write_atomically(self.path/names["prior"], pack_prior(prior))
-    return self._commit("add", dict(names, hash=mark, n=len(domain)))
+    self.journal.append("add", dict(names, hash=mark, n=len(domain)))
 
 # %% ../nbs/15_campaigns.ipynb #95280de7
 @patch

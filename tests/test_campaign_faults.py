@@ -17,7 +17,6 @@ pytestmark = [pytest.mark.usefixtures("one_thread"),
               pytest.mark.skipif(not SCRIPT.exists(), reason="needs the source tree"),
               pytest.mark.skipif(sys.platform != "linux", reason="forks, users and limits")]
 # the fault is found here first; campaigns.py has yet to learn it, and then these marks must go
-TO_COME = pytest.mark.xfail(strict=True, reason="campaigns.py does not notice it yet")
 TIMES = {"kill -9 during tell": 6, "kill -9 during ask": 3, "kill -9 during undo": 3,
          "kill -9 during add": 3, "Ctrl-C": 6, "full disk": 4, "read-only folder": 2,
          "journal cut": 4, "journal, one bit": 4, "graphs cut": 1, "graphs, one bit": 1,
@@ -58,8 +57,8 @@ def test_the_script_tries_200(faults):
 @pytest.mark.parametrize("name, part", [
     ("campaign.json", 0), ("campaign.json", 0.5), ("domain.npz", 0), ("domain.npz", 0.5),
     ("journal.db", 0), ("journal.db", 0.5), ("candidates.csv", 0.5),
-    pytest.param("candidates.csv", 0, marks=TO_COME), pytest.param("prior.npz", 0, marks=TO_COME),
-    pytest.param("prior.npz", 0.5, marks=TO_COME)])
+    ("candidates.csv", 0), ("prior.npz", 0),
+    ("prior.npz", 0.5)])
 def test_a_file_that_was_cut_is_one_line(lab, name, part, capsys):
     data = (lab/name).read_bytes()
     (lab/name).write_bytes(data[:int(part*len(data))])
@@ -76,14 +75,12 @@ def test_a_file_that_is_gone_is_one_line(lab, name, capsys):
     assert out == "" and err.count("\n") == 1 and name in err, err
 
 
-@TO_COME
 def test_a_changed_id_is_noticed(lab):
     text = (lab/"candidates.csv").read_text()
     (lab/"candidates.csv").write_text(text.replace("g23", "g33"))
     with pytest.raises(ValueError, match="candidates.csv"): Campaign.open(lab)
 
 
-@TO_COME
 @pytest.mark.parametrize("change", [dict(seed=7), dict(maximize=False), dict(noise_std=0.2),
                                     dict(pool=None), dict(candidates=3)])
 def test_changed_settings_are_noticed(lab, change):
@@ -92,7 +89,6 @@ def test_changed_settings_are_noticed(lab, change):
     with pytest.raises(ValueError, match="campaign.json"): Campaign.open(lab)
 
 
-@TO_COME
 def test_missing_settings_are_noticed(lab):
     settings = json.loads((lab/"campaign.json").read_text())
     del settings["pool"]
@@ -100,7 +96,6 @@ def test_missing_settings_are_noticed(lab):
     with pytest.raises(ValueError, match="campaign.json"): Campaign.open(lab)
 
 
-@TO_COME
 def test_two_that_add_at_once_do_not_take_the_same_ids(faults, lab):
     "The second process begins when the first has looked at the pool and not yet added to it"
     wait, go = os.pipe()
