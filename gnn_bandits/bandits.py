@@ -43,7 +43,7 @@ from .training import (ADAM, STOPPING, Descent, Schedule, StopRule, adam,
 
 # %% ../nbs/12_bandits.ipynb #fb958909
 class Prior:
-    "What is known before the first pull; from `Prior.gntk`, `rows`, `features`, `network` or `kernel`."
+    "What is known at the start; from `Prior.gntk`, `rows`, `features`, `network` or `kernel`."
     domain = inputs = net = L = None                  # graphs, inputs, network and its depth
     label, form, why = "a prior", None, None           # in words: what it is, how it is kept
     scale = 1.                                        # what the kernel was divided by

@@ -604,11 +604,11 @@ def _nearest(self:Campaign, arm, k=3):
     order = np.argsort(-like, kind="stable")[:k]
     return ", ".join(f"{ids[seen[i]]} ({like[i]:.2f})" for i in order)
 
-# %% ../nbs/17_campaigns.ipynb #cec04fd9
+# %% ../nbs/17_campaigns.ipynb #62fde1a2
 @patch(as_prop=True)
 def prior(self:Surrogate)->Prior:
     "The prior in use, in its standard form."
-    fit = self._update()["fit"]
+    fit = self._update()
     return (self.priors[0] if fit is None else fit.prior).standard
 
 # %% ../nbs/17_campaigns.ipynb #cb4dcbe8
@@ -898,8 +898,9 @@ def model(self:Campaign)->ModelReport:
     if not self._record.rows:
         return ModelReport((f"Nothing was told yet. {len(self)} candidates wait; the first "
                             f"{self.policy.first(len(self))} will be picked at random.",), {}, {})
-    enough = len(self._record.counts) > 2
-    return ModelReport(tuple(model.words()), model.facts, model.score() if enough else {})
+    facts = model.facts | dict(shift=self.sign*model.facts["shift"])
+    score = model.score() if len(self._record.counts) > 2 else {}
+    return ModelReport(tuple(model.words(self.sign)), facts, score)
 
 # %% ../nbs/17_campaigns.ipynb #9c1b39d6
 @patch

@@ -17,7 +17,7 @@ from fastcore.basics import patch
 from scipy.special import gammaln, ndtr, stdtrit
 from torch import Tensor
 
-from .bandits import (FeaturePrior, Prior, RowsPrior, WHOLE_POOL, affordable_degree,
+from .bandits import (Prior, RowsPrior, WHOLE_POOL, affordable_degree,
                                  anchor_arms, two_features)
 from .core import (check_arms, check_choice, check_number, check_rewards, one_thread,
                               plain)
@@ -184,8 +184,8 @@ def best(
 # %% ../nbs/14_surrogate.ipynb #13a50025
 ROWS_POOL = 50_000 # Graphs up to which the exact kernel is used, row by row
 FORMS = {"matrix": f"at most {WHOLE_POOL:,} graphs: the exact kernel, and exact draws",
-         "rows": f"at most {ROWS_POOL:,} graphs: the exact kernel, row by row; draws are approximate",
-         "features": f"more than {ROWS_POOL:,} graphs: explicit features that approximate the kernel"}
+         "rows": f"at most {ROWS_POOL:,} graphs: the exact kernel by rows; draws are approximate",
+         "features": f"more than {ROWS_POOL:,} graphs: features that approximate the kernel"}
 
 class GraphPrior(RowsPrior):
     "The graph kernel over a pool in its standard form, for some depth and hops."
@@ -371,7 +371,8 @@ class Fit:
         self.middle, self.scale, tau = record.middle, math.exp(log_scale), math.exp(log_tau)
         known = record.known[~record.known.isnan()]
         self.private, self.noise = share*tau, (1 - share)*tau
-        if len(known) == len(record.z): self.private, self.noise = tau, float(known.log().mean().exp())
+        if len(known) == len(record.z):
+            self.private, self.noise = tau, float(known.log().mean().exp())
     def start(self):
         "A posterior in units of the kernel, without values."
         return self.prior.standard.by_rows(self.noise/self.scale, self.private/self.scale)
@@ -511,12 +512,13 @@ def interval(
 # %% ../nbs/14_surrogate.ipynb #13a50052
 @patch(as_prop=True)
 def facts(self:Surrogate)->dict:
-    "What was fitted, fit for JSON; noise and scale in the user's unit, at the middle of the values."
+    "What was fitted, fit for JSON; noise and scale in the user's unit, where the values lie."
     fit = self._update()
     if fit is None:
         p = self.priors[0]
         return dict(prior=p.label, form=p.form, why=p.why, power=1., shift=0., unit=1., scale=1.,
-                    noise_std=self.noise_std, private_std=None, explained=None, evidence=None, fitted_at=0)
+                    noise_std=self.noise_std, private_std=None, explained=None, evidence=None,
+                    fitted_at=0)
     unit = fit.unit*fit.middle[1]
     return dict(prior=fit.prior.label, form=fit.prior.form, why=fit.prior.why, power=fit.power,
                 shift=fit.shift, unit=fit.unit, scale=unit*math.sqrt(fit.scale),
@@ -553,7 +555,7 @@ def student_log_density(
 def leave_one_out(
     self:Surrogate,
     level:float=0.9, # Of the intervals
-)->"pd.DataFrame": # One row a distinct measured arm: arm, value, mean, std, low, high, log_density
+): # One row a distinct measured arm: arm, value, mean, std, low, high, log_density
     "Each measured arm predicted from all others, in closed form."
     import pandas as pd
     fit, arms, z, R = self._solved()
@@ -595,7 +597,7 @@ def predict(
     self:Surrogate,
     domain:GraphDomain, # Graphs with the features of the pool
     level:float=0.9, # Of the intervals
-)->"pd.DataFrame": # One row a graph: mean, std, low, high
+): # One row a graph: mean, std, low, high
     "What is expected of graphs outside the pool, in the user's unit."
     import pandas as pd
     check_number("level", level, above=True, high=1 - 1e-9)
@@ -620,7 +622,10 @@ def _apart(self:Surrogate)->bool:
     return len(set(self._arms)) < self.t or not all(v != v for v in self._noise)
 
 @patch
-def words(self:Surrogate)->list[str]:
+def words(
+    self:Surrogate,
+    sign:int=1, # -1 if the values were turned around, so that small ones are wanted
+)->list[str]:
     "What the model believes, in sentences, with a warning where one is due."
     if not self.t: return [f"Nothing was measured yet; all {len(self)} candidates look alike."]
     f, score, q = self.facts, self.score(), len(set(self._arms))
@@ -628,14 +633,14 @@ def words(self:Surrogate)->list[str]:
     lines = [f"The model has learned from {many(self.t, 'value')} of {many(q, 'candidate')} "
              f"out of {len(self):,}.",
              f"It uses {f['prior']}, kept as {f['form']} ({f['why']}).",
-             f"Values lie around {f['shift']:.4g} and spread by {f['unit']:.4g}; the "
+             f"Values lie around {sign*f['shift']:.4g} and spread by {f['unit']:.4g}; the "
              f"kernel accounts for {f['explained']:.0%} of the variance. A candidate differs from "
              f"what its graph lets expect by about {f['private_std']:.3g}, and a measurement from "
              f"the candidate's true value by about {f['noise_std']:.3g}"
              + ("." if self._apart() else "; without replicates or a known noise the two cannot "
                 "be told apart, and this is an assumption.")]
     if f["power"] != 1:
-        tail = "large" if f["power"] < 1 else "small"
+        tail = "large" if sign*(f["power"] - 1) < 0 else "small"
         lines.append(f"A long tail of {tail} values is drawn in (power {f['power']:g}).")
     if q < 3: return lines + ["There are too few values to check the predictions."]
     lines.append(f"Predicting each measured candidate from the others misses by "
