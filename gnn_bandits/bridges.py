@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['read_graphs', 'kind_of', 'GraphRegressor', 'candidate_numbers', 'joint_posterior', 'condition', 'pool_model_class',
-           'pool_moments', 'see', 'join', 'as_botorch_model']
+           'pool_moments', 'see', 'join', 'whole', 'as_botorch_model']
 
 # %% ../nbs/19_bridges.ipynb #17beda9e
 import inspect
@@ -288,6 +288,15 @@ def join(a, b):
     shape = torch.broadcast_shapes(a.shape[:-1], b.shape[:-1])
     return torch.cat([a.expand(*shape, -1), b.expand(*shape, -1)], -1)
 
+# %% ../nbs/19_bridges.ipynb #b7a1c0e2
+def whole(
+    belief:Belief, # A posterior over a pool
+)->Belief: # A copy
+    "A posterior whose uncertainty has nothing left out."
+    new = belief.copy()
+    if getattr(new, "hidden", 0.): new.hidden = 0.
+    return new
+
 # %% ../nbs/19_bridges.ipynb #17b6e0e1
 def as_botorch_model(
     model:Surrogate|Belief, # A surrogate, or a posterior over a pool
@@ -317,4 +326,4 @@ def as_botorch_model(
         raise ValueError("expected a Surrogate or an exact posterior over a pool, "
                          f"got {type(model).__name__}")
     none = torch.zeros(0, dtype=torch.float64)
-    return pool_model_class()(belief.copy(), (none.long(), none, none))
+    return pool_model_class()(whole(belief), (none.long(), none, none))

@@ -20,7 +20,6 @@ from datetime import datetime, timedelta, timezone
 from importlib.metadata import version
 from pathlib import Path
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 from scipy.special import gammaln
@@ -409,16 +408,18 @@ def advice(
 def graph_of(
     domain:GraphDomain, # With its edges
     i:int, # Number of a graph
-)->nx.Graph:
+): # A networkx graph
     "One graph of a domain."
+    import networkx as nx
     g, part = nx.empty_graph(int(domain.sizes[i])), domain.edges.span(i, i + 1)
     g.add_edges_from(zip(part.source.tolist(), part.target.tolist()))
     return g
 
 def layout(
-    g:nx.Graph, # At least one node
+    g, # A networkx graph with at least one node
 )->np.ndarray: # (n, 2) between 0 and 1, the longer side full
     "Places for the nodes of a graph."
+    import networkx as nx
     far = nx.floyd_warshall_numpy(g)
     finite = far[np.isfinite(far)].max(initial=0.)
     far = np.where(np.isfinite(far), far, finite/2 + 1)
