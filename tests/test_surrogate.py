@@ -151,7 +151,8 @@ def test_hops_are_chosen_and_predictions_follow(pool):
 @pytest.mark.parametrize("prior", ["kernel", "gntk", "features", "network"])
 def test_any_prior(pool, prior):
     domain, _ = pool
-    made = {"kernel": lambda: Prior.kernel(Prior.gntk(domain).K), "gntk": lambda: Prior.gntk(domain),
+    made = {"kernel": lambda: Prior.kernel(Prior.gntk(domain).K),
+            "gntk": lambda: Prior.gntk(domain),
             "features": lambda: Prior.features(domain, 3, dtype=torch.float64),
             "network": lambda: Prior.network(domain, 64, rng=np.random.default_rng(0))}[prior]()
     arms, y = values(pool, 20)
@@ -183,12 +184,13 @@ def test_rows_and_features_prior_forms(pool, monkeypatch):
 
 
 def test_weights_of_single_updates(pool):
-    "Weights one value at a time, for all kinds of posterior, against the Gram matrix with its noise."
+    "Weights one value at a time, for all kinds of posterior, against a plain solve."
     K = Prior.gntk(pool[0]).standard.K
     rng = np.random.default_rng(5)
     Phi = torch.linalg.cholesky(K + 1e-9*torch.eye(40).double())
     arms, y, w = rng.integers(15, size=60), rng.standard_normal(60), rng.uniform(0.1, 4, 60)
-    many = (Posterior(K, 0.2), FeaturePosterior(Phi, 0.2), RowsPosterior(lambda a: K[a], K.diagonal(), 0.2))
+    many = (Posterior(K, 0.2), FeaturePosterior(Phi, 0.2),
+            RowsPosterior(lambda a: K[a], K.diagonal(), 0.2))
     for p in many:
         for a, v, u in zip(arms, y, w): p.observe(int(a), float(v), float(u))
     C = K[arms][:, arms] + torch.diag(torch.from_numpy(0.2/w))
