@@ -52,9 +52,9 @@ class Prior:
     )->Belief:
         "A posterior without observations."
         return FittedPosterior(self.standard) if lam is None else self.start(lam)
-    def by_rows(self, lam):
-        "A posterior that takes in a long record quickly."
-        return self.start(lam)
+    def by_rows(self, lam, private=0.):
+        "A posterior that takes in a long record quickly; each arm with a private variance."
+        raise ValueError(f"{self.label} has no posterior by rows")
     @cached_property
     def standard(self):
         "The same prior: centred over the pool, mean variance one, an unknown level."
@@ -97,10 +97,11 @@ class KernelPrior(Prior):
     def root(self)->Tensor: # (n, n)
         "A square root of the matrix, for draws."
         return gram_root(self.K)
-    def by_rows(self, lam):
+    def by_rows(self, lam, private=0.):
         "The same exact posterior, one row a value: quick for a long record."
         draw = lambda rng: self.root @ torch.from_numpy(rng.standard_normal(len(self)))
-        return RowsPosterior(lambda arms: self.K[arms], self.variances, lam, draw)
+        return RowsPosterior(lambda arms: self.K[arms], self.variances, lam, draw, private,
+                             private)
 
 # %% ../nbs/12_bandits.ipynb #418c9682
 @patch(cls_method=True)
@@ -172,6 +173,7 @@ class FeaturePrior(Prior):
     ):
         self.Phi, self.residual, self.domain = Phi, residual, domain
         self.inputs = None if domain is None else "graph"
+        self.label, self.form, self.why = "explicit features", "features", "features were given"
     def __len__(self): return len(self.Phi)
     def __repr__(self): return f"Prior({len(self)} arms, {self.Phi.shape[1]} features)"
     @cached_property
@@ -186,6 +188,9 @@ class FeaturePrior(Prior):
     def start(self, lam):
         "The posterior with noise variance `lam`, without observations."
         return FeaturePosterior(self.Phi, lam, self.residual)
+    def by_rows(self, lam, private=0.):
+        "The same posterior, each arm with a further private variance."
+        return FeaturePosterior(self.Phi, lam, self.residual + private, private)
     def standardized(self):
         "The features centred over the pool, with a mean variance of one, and an unknown level."
         Phi = self.Phi - self.Phi.mean(0)
@@ -368,9 +373,14 @@ def prior_draw(
     return g/math.sqrt(self.scale) + math.sqrt(self.constant)*float(normal(1))
 
 @patch
+def by_rows(self:RowsPrior, lam, private=0.):
+    "The exact posterior, each arm with a private variance beside the kernel."
+    return RowsPosterior(self.rows, self.variances, lam, self.prior_draw, private, private)
+
+@patch
 def start(self:RowsPrior, lam):
     "The exact posterior with noise variance `lam`, without observations."
-    return RowsPosterior(self.rows, self.variances, lam, self.prior_draw)
+    return self.by_rows(lam)
 
 # %% ../nbs/12_bandits.ipynb #13c0aa16
 @patch

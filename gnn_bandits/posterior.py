@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['PENDING', 'PIECE', 'RIDGES', 'NOISE_PRIOR', 'SCALE_PRIOR', 'NOISE_FLOOR', 'check_observations', 'merge',
-           'check_weights', 'Belief', 'Posterior', 'note_weights', 'gram_root', 'log_evidence', 'FeaturePosterior',
-           'RowsPosterior', 'DiagonalPosterior', 'best_scale', 'fit_noise', 'fit_times', 'FittedPosterior']
+           'check_weights', 'Belief', 'Posterior', 'note_weights', 'gram_root', 'log_evidence', 'hide',
+           'FeaturePosterior', 'RowsPosterior', 'DiagonalPosterior', 'best_scale', 'fit_noise', 'fit_times',
+           'FittedPosterior']
 
 # %% ../nbs/08_posterior.ipynb #ecad0f6b
 import copy, math
@@ -281,6 +282,18 @@ def evidence(self:Posterior)->float: # Nats
     return log_evidence(self.K[self.arms][:, self.arms], self.counts, self.rewards, self.within,
                         self.lam, self.t, self._log_weights)
 
+# %% ../nbs/08_posterior.ipynb #5b0c1a60
+def hide(
+    var:Tensor, # (n,) variances, overwritten
+    seen:Tensor, # Arms that were pulled
+    hidden:float, # What to leave out for the others
+)->Tensor: # `var`
+    "Leave a private variance out for arms that were never pulled."
+    keep = var[seen]
+    var.sub_(hidden).clamp_(min=0)
+    var[seen] = keep
+    return var
+
 # %% ../nbs/08_posterior.ipynb #429fc000
 class FeaturePosterior(Belief):
     "Exact posterior from explicit features and a private variance of each arm; no Gram matrix."
@@ -288,6 +301,7 @@ class FeaturePosterior(Belief):
         Phi, # (n, F) features; kept, not copied; float32 or float64
         lam:float, # Noise variance
         residual=None, # (n,) k(G, G) - |phi(G)|^2, not negative; zero when not given
+        hidden:float=0., # Part of it that `std` and draws leave out for arms never pulled
     ):
         check_number("lam", lam, above=True)
         Phi = torch.as_tensor(Phi)
@@ -301,6 +315,7 @@ class FeaturePosterior(Belief):
             raise ValueError(f"expected a residual of shape ({n},), finite and not negative, "
                              f"got {r}")
         self.Phi, self.lam, self.residual = Phi, float(lam), r.double()
+        self.hidden = float(hidden)
         self._prior = torch.cat([p.double().square().sum(1) for p in Phi.split(2**14)])
         self.reset()
     def reset(self):
@@ -364,6 +379,7 @@ def _moments(self:FeaturePosterior):
         rho = self.residual[a]/(self.residual[a] + self.lam/n)
         mean_a, var_a = (1 - rho)*mean[a] + rho*y, (1 - rho)**2*var[a] + rho*self.lam/n
     var += self.residual
+    if self.hidden: hide(var, self.arms, self.hidden)
     if self._pulls: mean[a], var[a] = mean_a, var_a
     return mean, var
 
@@ -401,7 +417,9 @@ def deviation(
     normal = lambda k: torch.from_numpy(check_rng(rng).standard_normal(k))
     with one_thread():
         w, e = normal(self.Phi.shape[1]), normal(len(self))
-        g = (self.Phi @ w.to(self.Phi.dtype)).double() + self.residual.sqrt()*e
+        own = self.residual
+        if self.hidden: own = hide(own.clone(), self.arms, self.hidden)
+        g = (self.Phi @ w.to(self.Phi.dtype)).double() + own.sqrt()*e
         if not self._pulls: return g
         n = torch.tensor([k for k, *_ in self._pulls.values()], dtype=torch.float64)
         return g - self.mean_for(g[self.arms] + normal(len(n))*(self.lam/n).sqrt())
@@ -438,14 +456,18 @@ def copy(self:FeaturePosterior)->FeaturePosterior:
 class RowsPosterior(Belief):
     "Exact Gaussian posterior over all arms from rows of the Gram matrix, computed when needed."
     def __init__(self,
-        rows:Callable, # list of k arms -> (k, n) prior covariances with all arms
+        rows:Callable, # list of k arms -> (k, n) prior covariances with all arms, a new tensor
         variances, # (n,) prior variances
         lam:float, # Noise variance
         prior_draw:Callable|None=None, # rng -> (n,) a function drawn from the prior, for `draw`
+        private:float=0., # Variance of each arm that it shares with no other, added to the kernel
+        hidden:float=0., # Part of it that `std` and draws leave out for arms never pulled
     ):
-        check_number("lam", lam, above=True)
-        self.variances = torch.as_tensor(variances, dtype=torch.float64)
+        check_number("lam", lam, above=True), check_number("hidden", hidden)
+        check_number("private", private, hidden)
+        self.variances = torch.as_tensor(variances, dtype=torch.float64) + private
         self.rows, self.lam, self.prior_draw = rows, float(lam), prior_draw
+        self.private, self.hidden = float(private), float(hidden)
         self.reset()
     def reset(self):
         "Forget all observations."
@@ -458,8 +480,11 @@ class RowsPosterior(Belief):
     arms = property(lambda self: torch.tensor([*dict.fromkeys(self._at.tolist())],
                     dtype=torch.long), doc="Distinct arms pulled")
     mean = property(lambda self: self._mean.clone(), doc="(n,) posterior means")
-    std = property(lambda self: self._var.clamp(min=0).sqrt(),
-                   doc="(n,) posterior standard deviations")
+    @property
+    def std(self)->Tensor: # (n,)
+        "Posterior standard deviations."
+        var = self._var.clamp(min=0)
+        return hide(var, self._at, self.hidden).sqrt() if self.hidden else var.sqrt()
     def __len__(self): return len(self.variances)
     def __repr__(self):
         return (f"RowsPosterior(arms={len(self)}, lam={self.lam:.4g}, t={self.t}, "
@@ -478,7 +503,8 @@ def covariances(
 )->Tensor: # (k, n)
     "Posterior covariance of some arms with all arms."
     arms = check_arms(arms, len(self))
-    C = self.rows(arms).clone()
+    C = self.rows(arms)
+    if self.private: C[range(len(arms)), arms] += self.private
     for piece in self._V: C.addmm_(piece[:, arms].T, piece, alpha=-1)
     return C
 
@@ -573,6 +599,9 @@ def deviation(
         raise ValueError("expected a way to draw from the prior; give prior_draw, or use a Prior")
     with one_thread():
         g = self.prior_draw(check_rng(rng))
+        if self.private:
+            own = hide(torch.full_like(g, self.private), self._at, self.hidden)
+            g = g + own.sqrt()*torch.from_numpy(rng.standard_normal(len(self)))
         e = torch.from_numpy(rng.standard_normal(len(self._at)))
         return g - self.mean_for(g[self._at] + e*(self.lam/self._w).sqrt())
 
