@@ -43,9 +43,9 @@ from .training import (ADAM, STOPPING, Descent, Schedule, StopRule, adam,
 
 # %% ../nbs/12_bandits.ipynb #fb958909
 class Prior:
-    "What is known before the first pull; from `Prior.gntk`, `rows`, `features`, `network` or `kernel`."
+    "What is known before the first pull; from `Prior.gntk`, `rows`, `features`, `network`…"
     domain = inputs = net = L = None                  # graphs, inputs, network and its depth
-    label, form, why = "a prior", None, None           # in words: what it is, how it is kept
+    label, form, why = "a prior", None, None           # in words
     scale = 1.                                        # what the kernel was divided by
     def posterior(self,
         lam:float|None=None, # Noise variance; None: scale and noise are found from the rewards
@@ -173,7 +173,8 @@ class FeaturePrior(Prior):
     ):
         self.Phi, self.residual, self.domain = Phi, residual, domain
         self.inputs = None if domain is None else "graph"
-        self.label, self.form, self.why = "explicit features", "features", "features were given"
+        self.label, self.form = "explicit features", "features"
+        self.why = "features were given"
     def __len__(self): return len(self.Phi)
     def __repr__(self): return f"Prior({len(self)} arms, {self.Phi.shape[1]} features)"
     @cached_property
@@ -241,7 +242,7 @@ def kernel_row(
 def anchor_arms(
     sizes:Tensor, # (n,) node counts of the pool
     most:int=512, # Graphs, at most
-    nodes:int=4096, # Nodes that they have together, about
+    nodes:int=1024, # Nodes that they have together, about
 )->Tensor: # (k,) increasing
     "Evenly spaced graphs of a pool, over which a kernel is centred."
     k = max(1, min(len(sizes), most, round(nodes/float(sizes.double().mean()))))
@@ -288,6 +289,7 @@ def level(self:RowsPrior, arm:int)->float:
         self._levels[arm] = float(k.mean())
     return self._levels[arm]
 
+# %% ../nbs/12_bandits.ipynb #13c0ab01
 @patch(as_prop=True)
 def levels(self:RowsPrior)->Tensor: # (n,)
     "Mean kernel between every arm and the anchors."
@@ -298,6 +300,7 @@ def levels(self:RowsPrior)->Tensor: # (n,)
             self._level += row/len(self.anchors)
     return self._level
 
+# %% ../nbs/12_bandits.ipynb #13c0ab21
 @patch
 def _standard(self:RowsPrior, k, left, right):
     return (k - left - right + self.mid)/self.scale + self.constant
@@ -312,6 +315,7 @@ def block(
     m = torch.tensor([self.level(int(a)) for a in arms], dtype=torch.float64)
     return self._standard(graph_kernel(self.domain[arms], L=self.L), m, m[:, None])
 
+# %% ../nbs/12_bandits.ipynb #13c0ab41
 @patch
 def rows(
     self:RowsPrior,
@@ -325,6 +329,7 @@ def rows(
         self._rows[a] = self._standard(k, self.levels, float(self.levels[a]))
     return torch.stack([self._rows[int(a)] for a in arms])
 
+# %% ../nbs/12_bandits.ipynb #13c0ab61
 @patch(as_prop=True)
 def variances(self:RowsPrior)->Tensor: # (n,)
     "Prior variances."
@@ -372,6 +377,7 @@ def prior_draw(
     if self.anchors is not None: g = g - g[self.anchors].mean()
     return g/math.sqrt(self.scale) + math.sqrt(self.constant)*float(normal(1))
 
+# %% ../nbs/12_bandits.ipynb #13c0ab81
 @patch
 def by_rows(self:RowsPrior, lam, private=0.):
     "The exact posterior, each arm with a private variance beside the kernel."
@@ -398,6 +404,7 @@ def cross(
     own = torch.tensor([self.level(int(a)) for a in arms], dtype=torch.float64)
     return (self._standard(C, m[:, None], own), self._standard(gntk_diag(graphs, self.L), m, m))
 
+# %% ../nbs/12_bandits.ipynb #13c0aba1
 @patch(cls_method=True)
 def rows(
     cls:Prior,

@@ -557,6 +557,7 @@ def _factor(self:RowsPosterior):
     R = torch.cat([piece[:, self._at] for piece in self._V]).T.tril(-1)
     return R + self._diag.diag()
 
+# %% ../nbs/08_posterior.ipynb #5b0c1b01
 @patch
 def mean_for(
     self:RowsPosterior,
@@ -571,6 +572,7 @@ def mean_for(
     parts = z.split([len(piece) for piece in self._V])
     return sum((piece.T @ part for piece, part in zip(self._V, parts)), 0*self._mean)
 
+# %% ../nbs/08_posterior.ipynb #5b0c1b21
 @patch
 def covariance(
     self:RowsPosterior,
@@ -580,6 +582,7 @@ def covariance(
     C = self.covariances(arms)[:, plain(arms)]
     return (C + C.T)/2
 
+# %% ../nbs/08_posterior.ipynb #5b0c1b41
 @patch
 def evidence(self:RowsPosterior)->float: # Nats
     "Log density of the rewards observed so far, the function integrated out."

@@ -17,8 +17,8 @@ from fastcore.basics import patch
 from scipy.special import gammaln, ndtr, stdtrit
 from torch import Tensor
 
-from .bandits import (FeaturePrior, Prior, RowsPrior, WHOLE_POOL, affordable_degree,
-                                 anchor_arms, two_features)
+from .bandits import (WHOLE_POOL, Prior, RowsPrior, affordable_degree, anchor_arms,
+                                 two_features)
 from .core import (check_arms, check_choice, check_number, check_rewards, one_thread,
                               plain)
 from .features import GNTKFeatures
@@ -39,7 +39,7 @@ def bend(
     p, r = torch.where(x >= 0, power, 2 - power), torch.log1p(x.abs())
     return torch.sign(x)*torch.where(p == 0, r, torch.expm1(p*r)/p.clamp(min=1e-9))
 
-# %% ../nbs/13_surrogate.ipynb #13a50010
+# %% ../nbs/13_surrogate.ipynb #13a50011
 def unbend(
     g:Tensor, # Transformed values
     power:float, # From 0 to 2
@@ -50,6 +50,7 @@ def unbend(
     r = torch.where(p == 0, u, torch.log1p(p*u)/p.clamp(min=1e-9))
     return torch.sign(g)*torch.expm1(r.clamp(max=700.))
 
+# %% ../nbs/13_surrogate.ipynb #13a50013
 def log_slope(
     x:Tensor, # Standardised values
     power:float, # From 0 to 2
@@ -57,7 +58,7 @@ def log_slope(
     "Logarithm of the derivative of `bend`."
     return torch.sign(x)*(power - 1)*torch.log1p(x.abs())
 
-# %% ../nbs/13_surrogate.ipynb #13a50014
+# %% ../nbs/13_surrogate.ipynb #13a50017
 def unit_of(
     means:np.ndarray, # Mean value of each measured arm
     noise_std:float|None=None, # Known noise of a value, if any
@@ -68,7 +69,7 @@ def unit_of(
     if sd > 1e-12*abs(shift) and top*sd > 0: return top*shift, top*sd
     return top*shift, 10*noise_std if noise_std else abs(top*shift) or 1.
 
-# %% ../nbs/13_surrogate.ipynb #13a50017
+# %% ../nbs/13_surrogate.ipynb #13a50020
 class Record:
     "Values in the unit of the model, with what is known of their noise."
     def __init__(self,
@@ -109,7 +110,7 @@ class Record:
         within = float(((self.z - mean[self.at]).square()/v).sum())
         return P, mean, within, float(v.log().sum())
 
-# %% ../nbs/13_surrogate.ipynb #13a50019
+# %% ../nbs/13_surrogate.ipynb #13a50022
 SHARE = 0.75 # Of what the kernel does not explain, taken to be private to each graph
 
 class Spectra:
@@ -159,7 +160,7 @@ class Spectra:
         value = value + self.jacobian - (((log_scale - level)/wide)**2/2)[:, None]
         return value - (((log_tau - low)/sd)**2/2)[..., None]
 
-# %% ../nbs/13_surrogate.ipynb #13a50021
+# %% ../nbs/13_surrogate.ipynb #13a50024
 RANGES = (math.log(NOISE_FLOOR), 1.5), (-6., 6.) # Of the logarithms of τ and of the scale
 
 @patch
@@ -181,11 +182,11 @@ def best(
         step, span = [s/2 for s in step], 2
     return [tuple(map(float, v)) for v in zip(*centre, value[p, top])]
 
-# %% ../nbs/13_surrogate.ipynb #13a50025
+# %% ../nbs/13_surrogate.ipynb #13a50028
 ROWS_POOL = 50_000 # Graphs up to which the exact kernel is used, row by row
 FORMS = {"matrix": f"at most {WHOLE_POOL:,} graphs: the exact kernel, and exact draws",
-         "rows": f"at most {ROWS_POOL:,} graphs: the exact kernel, row by row; draws are approximate",
-         "features": f"more than {ROWS_POOL:,} graphs: explicit features that approximate the kernel"}
+         "rows": f"at most {ROWS_POOL:,} graphs: the exact kernel; draws are approximate",
+         "features": f"more than {ROWS_POOL:,} graphs: features that approximate the kernel"}
 
 class GraphPrior(RowsPrior):
     "The graph kernel over a pool in its standard form, for some depth and hops."
@@ -206,7 +207,7 @@ def label_of(L, hops):
     if hops is None: return f"GNTK, depth {L}"
     return f"GNTK, depth {L}, {hops} hop{'' if hops == 1 else 's'}"
 
-# %% ../nbs/13_surrogate.ipynb #13a50027
+# %% ../nbs/13_surrogate.ipynb #13a50030
 class LazyPrior(Prior):
     "A prior in its standard form that is made when it is first needed."
     def __init__(self,
@@ -234,7 +235,7 @@ class LazyPrior(Prior):
         if self.hops is not None and graphs.hops is not None: graphs = graphs.with_hops(self.hops)
         return self.made.cross(graphs, arms)
 
-# %% ../nbs/13_surrogate.ipynb #13a50029
+# %% ../nbs/13_surrogate.ipynb #13a50032
 class FeaturesPrior(Prior):
     "Explicit features of the graph kernel over a pool, in the standard form."
     inputs, form = "graph", "features"
@@ -279,7 +280,7 @@ class FeaturesPrior(Prior):
         "The posterior with noise variance `lam`, without observations."
         return self.by_rows(lam)
 
-# %% ../nbs/13_surrogate.ipynb #13a50030
+# %% ../nbs/13_surrogate.ipynb #13a50034
 def candidate_priors(
     domain:GraphDomain, # The arms
     depths=(1, 2, 3), # Hidden layers to consider
@@ -299,7 +300,7 @@ def candidate_priors(
     order = sorted(plain(depths), key=lambda L: (abs(L - 2), L))
     return [LazyPrior(domain, L, h, form or size) for h in rounds for L in order]
 
-# %% ../nbs/13_surrogate.ipynb #13a50034
+# %% ../nbs/13_surrogate.ipynb #13a50038
 STEP = 64 # Values between two fits that are taken in together
 
 class Surrogate:
@@ -325,7 +326,7 @@ class Surrogate:
     def __len__(self): return len(self.priors[0])
     def __repr__(self): return f"Surrogate({len(self)} arms, {self.t} values)"
 
-# %% ../nbs/13_surrogate.ipynb #13a50036
+# %% ../nbs/13_surrogate.ipynb #13a50040
 @patch
 def learn(
     self:Surrogate,
@@ -347,7 +348,7 @@ def learn(
     self._noise = self._noise + [math.nan if v is None else v for v in own]
     return self
 
-# %% ../nbs/13_surrogate.ipynb #13a50038
+# %% ../nbs/13_surrogate.ipynb #13a50042
 CHOICE, CHOICE_NODES = 500, 6000 # Arms and nodes that a fit looks at, at most
 CHOICE_SECOND = 200 # Arms, if more than one decomposition is needed
 
@@ -362,7 +363,7 @@ def arms_to_fit(
     kept = set(sorted(distinct, key=lambda a: mix(mix(a) >> 17))[:most])
     return [i for i, a in enumerate(arms) if a in kept]
 
-# %% ../nbs/13_surrogate.ipynb #13a50041
+# %% ../nbs/13_surrogate.ipynb #13a50045
 class Fit:
     "What one fit has found: prior, power, units, noise, scale."
     def __init__(self, t, prior, record, share, log_tau, log_scale, evidence):
@@ -371,7 +372,8 @@ class Fit:
         self.middle, self.scale, tau = record.middle, math.exp(log_scale), math.exp(log_tau)
         known = record.known[~record.known.isnan()]
         self.private, self.noise = share*tau, (1 - share)*tau
-        if len(known) == len(record.z): self.private, self.noise = tau, float(known.log().mean().exp())
+        if len(known) == len(record.z):
+            self.private, self.noise = tau, float(known.log().mean().exp())
     def start(self):
         "A posterior in units of the kernel, without values."
         return self.prior.standard.by_rows(self.noise/self.scale, self.private/self.scale)
@@ -388,7 +390,7 @@ class Fit:
         w = torch.where(record.known.isnan(), 1., self.noise/record.known)
         return belief.observe(arms, record.z/math.sqrt(self.scale), w)
 
-# %% ../nbs/13_surrogate.ipynb #13a50043
+# %% ../nbs/13_surrogate.ipynb #13a50047
 SHARES = (0.75, 0.5, 0.9, 0.25, 0.97, 0.05) # Private shares to try when there are replicates
 
 @patch
@@ -413,7 +415,7 @@ def _search(self:Surrogate, t):
     if known or len(record.distinct) < len(some): record, found = self._second(t, prior, record)
     return Fit(t, prior, record, *found)
 
-# %% ../nbs/13_surrogate.ipynb #13a50044
+# %% ../nbs/13_surrogate.ipynb #13a50049
 @patch
 def _second(self:Surrogate, t, prior, first):
     "Share, variances and scale with what is known of the noise, prior and power kept."
@@ -426,7 +428,7 @@ def _second(self:Surrogate, t, prior, first):
     found = [(s, *Spectra(block, [record], s).best(6 if known else 9)[0]) for s in shares]
     return record, max(found, key=lambda v: v[3])
 
-# %% ../nbs/13_surrogate.ipynb #13a50046
+# %% ../nbs/13_surrogate.ipynb #13a50051
 @patch
 def _update(self:Surrogate):
     "Bring fit and posterior up to date."
@@ -452,14 +454,14 @@ def _update(self:Surrogate):
         raise
     return self._fit
 
-# %% ../nbs/13_surrogate.ipynb #13a50048
+# %% ../nbs/13_surrogate.ipynb #13a50053
 @patch(as_prop=True)
 def latent(self:Surrogate):
     "The posterior over all arms in latent units, for policies: mean, std, draw, fantasy, copy."
     self._update()
     return self._latent
 
-# %% ../nbs/13_surrogate.ipynb #13a50050
+# %% ../nbs/13_surrogate.ipynb #13a50055
 FREEDOM = 3 # Degrees of freedom before the first value
 
 @patch
@@ -477,6 +479,7 @@ def _user(self:Surrogate, z):
     fit = self._update()
     return z if fit is None else fit.to_user(z)
 
+# %% ../nbs/13_surrogate.ipynb #13a50057
 @patch
 def _ends(self:Surrogate, mean, std, level):
     "Both ends of an interval in the user's unit, by Student's distribution."
@@ -489,6 +492,7 @@ def _half(self:Surrogate, mean, std):
     low, high = self._ends(mean, std, 2*float(ndtr(1.)) - 1)
     return high/2 - low/2
 
+# %% ../nbs/13_surrogate.ipynb #13a50059
 @patch(as_prop=True)
 def mean(self:Surrogate)->Tensor: # (n,)
     "What is expected of each arm, in the user's unit: the median."
@@ -499,6 +503,7 @@ def std(self:Surrogate)->Tensor: # (n,)
     "How uncertain that is: half of the interval of 68 per cent."
     return self._half(*self._spread())
 
+# %% ../nbs/13_surrogate.ipynb #13a50061
 @patch
 def interval(
     self:Surrogate,
@@ -508,15 +513,16 @@ def interval(
     check_number("level", level, above=True, high=1 - 1e-9)
     return self._ends(*self._spread(), level)
 
-# %% ../nbs/13_surrogate.ipynb #13a50052
+# %% ../nbs/13_surrogate.ipynb #13a50063
 @patch(as_prop=True)
 def facts(self:Surrogate)->dict:
-    "What was fitted, fit for JSON; noise and scale in the user's unit, at the middle of the values."
+    "What was fitted, fit for JSON; deviations in the user's unit, at the middle of the values."
     fit = self._update()
     if fit is None:
         p = self.priors[0]
         return dict(prior=p.label, form=p.form, why=p.why, power=1., shift=0., unit=1., scale=1.,
-                    noise_std=self.noise_std, private_std=None, explained=None, evidence=None, fitted_at=0)
+                    noise_std=self.noise_std, private_std=None, explained=None, evidence=None,
+                    fitted_at=0)
     unit = fit.unit*fit.middle[1]
     return dict(prior=fit.prior.label, form=fit.prior.form, why=fit.prior.why, power=fit.power,
                 shift=fit.shift, unit=fit.unit, scale=unit*math.sqrt(fit.scale),
@@ -524,7 +530,7 @@ def facts(self:Surrogate)->dict:
                 explained=fit.scale/(fit.scale + fit.private + fit.noise),
                 evidence=fit.evidence, fitted_at=fit.t)
 
-# %% ../nbs/13_surrogate.ipynb #13a50058
+# %% ../nbs/13_surrogate.ipynb #13a50069
 @patch
 def _solved(self:Surrogate):
     "Fit, distinct arms, their mean values, and the Cholesky factor of their covariance."
@@ -539,7 +545,7 @@ def _solved(self:Surrogate):
             self._solution = self.t, (fit, record.distinct, mean, torch.linalg.cholesky(C))
     return self._solution[1]
 
-# %% ../nbs/13_surrogate.ipynb #13a50059
+# %% ../nbs/13_surrogate.ipynb #13a50070
 def student_log_density(
     x:Tensor, # Standardised values
     nu:float, # Degrees of freedom
@@ -548,12 +554,12 @@ def student_log_density(
     constant = gammaln((nu + 1)/2) - gammaln(nu/2) - math.log(nu*math.pi)/2
     return float(constant) - (nu + 1)/2*torch.log1p(x.square()/nu)
 
-# %% ../nbs/13_surrogate.ipynb #13a50060
+# %% ../nbs/13_surrogate.ipynb #13a50071
 @patch
 def leave_one_out(
     self:Surrogate,
     level:float=0.9, # Of the intervals
-)->"pd.DataFrame": # One row a distinct measured arm: arm, value, mean, std, low, high, log_density
+): # One row a distinct measured arm: arm, value, mean, std, low, high, log_density
     "Each measured arm predicted from all others, in closed form."
     import pandas as pd
     fit, arms, z, R = self._solved()
@@ -567,7 +573,7 @@ def leave_one_out(
     return pd.DataFrame(dict(arm=arms, value=value, mean=fit.to_user(mean),
                              std=self._half(mean, std), low=low, high=high, log_density=density))
 
-# %% ../nbs/13_surrogate.ipynb #13a50061
+# %% ../nbs/13_surrogate.ipynb #13a50072
 @patch
 def score(self:Surrogate)->dict:
     "How well left-out arms are predicted, beside predicting the mean of the others."
@@ -589,13 +595,13 @@ def score(self:Surrogate)->dict:
                 nlpd_mean=float(-flat),
                 better=bool(gain.mean() > gain.std(ddof=1)/math.sqrt(q)))
 
-# %% ../nbs/13_surrogate.ipynb #13a50066
+# %% ../nbs/13_surrogate.ipynb #13a50077
 @patch
 def predict(
     self:Surrogate,
     domain:GraphDomain, # Graphs with the features of the pool
     level:float=0.9, # Of the intervals
-)->"pd.DataFrame": # One row a graph: mean, std, low, high
+): # One row a graph: mean, std, low, high
     "What is expected of graphs outside the pool, in the user's unit."
     import pandas as pd
     check_number("level", level, above=True, high=1 - 1e-9)
@@ -613,7 +619,7 @@ def predict(
     low, high = self._ends(mean, std, level)
     return pd.DataFrame(dict(mean=fit.to_user(mean), std=self._half(mean, std), low=low, high=high))
 
-# %% ../nbs/13_surrogate.ipynb #13a50070
+# %% ../nbs/13_surrogate.ipynb #13a50081
 @patch
 def _apart(self:Surrogate)->bool:
     "Whether the values tell noise from what is private to a candidate."
