@@ -52,8 +52,11 @@ class Prior:
     )->Belief:
         "A posterior without observations."
         return FittedPosterior(self.standard) if lam is None else self.start(lam)
-    def by_rows(self, lam, private=0.):
-        "A posterior that takes in a long record quickly; each arm with a private variance."
+    def by_rows(self,
+        lam:float, # Noise variance
+        private:float=0., # Variance of each arm that no other arm shares
+    )->Belief:
+        "A posterior without observations that takes in a long record quickly."
         raise ValueError(f"{self.label} has no posterior by rows")
     @cached_property
     def standard(self):

@@ -82,12 +82,16 @@ class GraphRegressor:
     def __repr__(self):
         given = ", ".join(f"{k}={v!r}" for k, v in self.get_params().items())
         return f"GraphRegressor({given})"
-    def get_params(self, deep=True):
+    def get_params(self,
+        deep:bool=True, # Accepted for scikit-learn; there is nothing deeper
+    )->dict:
         "The arguments of the constructor."
         names = list(inspect.signature(type(self)).parameters)
         return {k: getattr(self, k) for k in names}
-    def set_params(self, **params):
-        "Change arguments of the constructor; returns itself."
+    def set_params(self,
+        **params, # Arguments of the constructor by name
+    ): # Itself
+        "Change arguments of the constructor."
         known = self.get_params()
         for name, value in params.items():
             if name not in known: raise ValueError(f"unknown parameter {name!r}; there are: "

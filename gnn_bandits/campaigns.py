@@ -52,8 +52,10 @@ class CampaignPolicy:
         if self.starts is not None: check_number("starts", self.starts, whole=True)
     factor = property(lambda self: MULTIPLIERS[self.name] if self.beta is None else self.beta,
                       doc="β that is used")
-    def first(self, n):
-        "How many candidates are picked at random first, of `n`."
+    def first(self,
+        n:int, # Candidates
+    )->int:
+        "How many candidates are picked at random first."
         return min(10, max(2, n//10)) if self.starts is None else self.starts
 
 # %% ../nbs/17_campaigns.ipynb #30189270

@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['INKS', 'SHAPES', 'ROWS', 'COLUMNS', 'STYLE', 'SCRIPT', 'random_best', 'possible_values', 'progress', 'axes_for',
            'finish', 'plot_progress', 'left_out', 'plot_leave_one_out', 'ranked', 'plot_predictions', 'shorten',
-           'gains', 'improvement', 'improvements', 'history', 'plot_model', 'plot_improvement', 'Light', 'trusted',
-           'model_light', 'coverage_light', 'patience', 'pending_light', 'record_light', 'health', 'advice', 'graph_of',
-           'layout', 'graph_svg', 'smiles_of', 'picture', 'Markup', 'esc', 'formatter', 'when', 'html_table', 'chart',
+           'gains', 'improvement', 'improvements', 'history', 'plot_model', 'plot_improvement', 'Light', 'model_light',
+           'coverage_light', 'patience', 'pending_light', 'record_light', 'health', 'advice', 'graph_of', 'layout',
+           'graph_svg', 'smiles_of', 'picture', 'Markup', 'esc', 'formatter', 'when', 'html_table', 'chart',
            'interval_bar', 'card', 'section', 'say', 'head_part', 'common_scale', 'next_part', 'best_part',
            'progress_part', 'model_part', 'surprises', 'stop_part', 'waiting_part', 'candidates_part', 'event_words',
            'events_part', 'about_part', 'report_page', 'write_report']
@@ -286,12 +286,6 @@ class Light:
     answer:str # One or two words
     words:str # What it rests on
 
-def trusted(
-    score:dict, # From `Surrogate.score`, or empty
-)->bool:
-    "Whether a model is better than the mean by more than chance and by more than a trifle."
-    return bool(score) and score["better"] and score["r2"] > 0.05
-
 def model_light(
     campaign:Campaign, # Any campaign
 )->Light:
@@ -302,7 +296,7 @@ def model_light(
     n = campaign.observations["arm"].nunique()
     words = (f"Predicting each measured candidate from the others is wrong by {score['rmse']:.3g} "
              f"(root mean square); the mean of the others is wrong by {score['rmse_mean']:.3g}.")
-    if trusted(score): return Light(ask, "good", "yes", words)
+    if score["better"]: return Light(ask, "good", "yes", words)
     state, answer = ("watch", "not yet") if n < 20 else ("bad", "no")
     return Light(ask, state, answer, f"{words} That is no clear gain with {n} candidates.")
 
@@ -392,7 +386,7 @@ def advice(
         gain = gain if gain > 1e-6*spread else 0.
         words.append(f"The largest expected improvement of one more measurement is {gain:.3g}, at "
                      f"{campaign.ids[arm]}; the values measured so far span {spread:.3g}.")
-    if not trusted(campaign.model().score):
+    if not campaign.model().score.get("better", False):
         words.append("The model is not better than the mean so far: do not lean on these numbers.")
     if goal and goal["reached"]: verdict = "Stopping is reasonable: the goal is reached."
     elif arm is None: verdict = "No candidate is available any more."

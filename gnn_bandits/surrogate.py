@@ -587,13 +587,13 @@ def score(self:Surrogate)->dict:
     dull, ours = (y - others)**2, (y - mean)**2
     sd = np.maximum(sd, 1e-12*max(1., np.abs(y).max()))
     flat = (-((y - others)/sd)**2/2 - np.log(sd) - math.log(2*math.pi)/2).mean() - math.log(unit)
-    gain = dull - ours
+    gain, r2 = dull - ours, 1 - ours.mean()/dull.mean() if dull.mean() > 0 else math.nan
     inside = ((table.low <= table.value) & (table.value <= table.high)).mean()
     return dict(rmse=float(unit*np.sqrt(ours.mean())), rmse_mean=float(unit*np.sqrt(dull.mean())),
-                r2=float(1 - ours.mean()/dull.mean()) if dull.mean() > 0 else math.nan,
+                r2=float(r2),
                 coverage=float(inside), nlpd=float(-table.log_density.mean()),
                 nlpd_mean=float(-flat),
-                better=bool(gain.mean() > gain.std(ddof=1)/math.sqrt(q)))
+                better=bool(gain.mean() > gain.std(ddof=1)/math.sqrt(q) and r2 > 0.05))
 
 # %% ../nbs/14_surrogate.ipynb #13a50077
 @patch

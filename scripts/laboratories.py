@@ -44,7 +44,7 @@ def row(arms, values):
 
 def practice(prior, values, noise, seed, name):
     "The arms that the paper's practice pulls."
-    env = Environment(prior.domain, torch.from_numpy(values), noise, rng=np.random.default_rng(
+    env = Environment(prior.domain, torch.tensor(values), noise, rng=np.random.default_rng(
         [seed, 2]))
     alg = make_algorithm(name, prior=prior, rng=np.random.default_rng([seed, 3]), preset="paper")
     return run_bandit(alg, env, BUDGET).arms

@@ -24,6 +24,13 @@ def specs(quick, seeds, model):
                 model=model or "gntk", arms=20, T=150, seed=range(seeds or 3))
 figures.FIGURES["tiny"] = figures.RunFigure(specs, figures.curve_table, figures.draw_performance)
 """
+SLOW_DISK = """
+import time
+from gnn_bandits.paper.store import Store
+add = Store.add
+def slowly(*args, **kw): time.sleep(0.3); return add(*args, **kw)
+Store.add = slowly
+"""
 RUN = ["run", "--algorithm", "GNN-UCB", "--model", "gntk", "--data", "N5_p0.2_d10",
        "--graphs", "60", "--arms", "20", "--T", "60"]
 
@@ -276,7 +283,7 @@ def test_failed_runs_give_code_1_and_show_tells_why(tmp_path, capsys, monkeypatc
 
 def test_ctrl_c_leaves_a_store_that_resumes(tmp_path, capsys, monkeypatch):
     argv = ["reproduce", "--figure", "tiny", "--seeds", "10", "--jobs", "2", "--out", "here"]
-    p = start(TINY + PROGRAM, *argv, cwd=tmp_path)
+    p = start(TINY + SLOW_DISK + PROGRAM, *argv, cwd=tmp_path)
     while len(list((tmp_path/"here/store/runs").glob("*.npz"))) < 3:
         assert p.poll() is None, p.communicate()
         time.sleep(0.02)
