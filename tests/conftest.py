@@ -1,6 +1,12 @@
 "What several test files share."
+import os
+import shutil
+
 import pytest
 import torch
+
+FLAGS = ("--no-sandbox --headless --disable-gpu --disable-background-networking "
+         "--disable-component-update --disable-sync --no-first-run").split()
 
 
 @pytest.fixture(scope="module")
@@ -10,3 +16,22 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+def no_browser(reason):
+    if os.environ.get("REQUIRE_BROWSER") == "1": pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    "A real browser, one for all files: a second one beside it would be refused."
+    try: from playwright.sync_api import sync_playwright
+    except ImportError: no_browser("without playwright nothing was opened in a browser")
+    names = "chromium", "chromium-browser", "google-chrome"
+    chromium = next(filter(None, map(shutil.which, names)), None)
+    if not chromium: no_browser("no chromium on the PATH, so nothing was opened in a browser")
+    with sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=chromium, args=FLAGS)
+        yield browser
+        browser.close()

@@ -2,9 +2,7 @@
 
 The browser tests need `chromium` (or `google-chrome`) on the PATH and skip without it; with
 REQUIRE_BROWSER=1 they fail instead."""
-import os
 import re
-import shutil
 from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
 
@@ -23,8 +21,6 @@ from gnn_bandits.reports import (formatter, health, history, improvement, left_o
                                  plot_predictions, plot_progress, progress, ranked, report_page,
                                  write_report)
 
-FLAGS = ("--no-sandbox --headless --disable-gpu --disable-background-networking "
-         "--disable-component-update --disable-sync --no-first-run").split()
 NASTY = ["<script>alert(1)</script>", '"onmouseover="alert(2)', "</style></title><img src=x>",
          "' onload='alert(3)", "$\\frac{1}{$", "a & b &lt; c", "名前 🧪", "]]> -->"]
 NAMES = {"plot_progress": plot_progress, "plot_leave_one_out": plot_leave_one_out,
@@ -296,24 +292,6 @@ def test_formatter_takes_anything(values):
 
 
 # in a browser
-
-def no_browser(reason):
-    if os.environ.get("REQUIRE_BROWSER") == "1": pytest.fail(reason)
-    pytest.skip(reason)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    try: from playwright.sync_api import sync_playwright
-    except ImportError: no_browser("without playwright the report was not opened in a browser")
-    names = "chromium", "chromium-browser", "google-chrome"
-    chromium = next(filter(None, map(shutil.which, names)), None)
-    if not chromium: no_browser("no chromium on the PATH, so no report was opened in a browser")
-    with sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield browser
-        browser.close()
-
 
 @pytest.fixture
 def tab(browser, hostile_file):

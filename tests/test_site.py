@@ -21,8 +21,6 @@ pytest.importorskip("sphinx")
 
 ROOT = Path(__file__).resolve().parent.parent
 SEARCH_TERM = "gntk"
-FLAGS = ("--no-sandbox --headless --disable-gpu --disable-background-networking "
-         "--disable-component-update --disable-sync --no-first-run").split()
 
 
 def python(code, cwd=ROOT):
@@ -196,24 +194,6 @@ def test_readme_is_reproducible(copy):
 
 
 # in a browser
-
-def no_browser(reason):
-    if os.environ.get("REQUIRE_BROWSER") == "1": pytest.fail(reason)
-    pytest.skip(reason)
-
-
-@pytest.fixture(scope="session")
-def browser():
-    try: from playwright.sync_api import sync_playwright
-    except ImportError: no_browser("without playwright the site was not opened in a browser")
-    names = "chromium", "chromium-browser", "google-chrome"
-    chromium = next(filter(None, map(shutil.which, names)), None)
-    if not chromium: no_browser("no chromium on the PATH, so the site was not opened in a browser")
-    with sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=chromium, args=FLAGS)
-        yield browser
-        browser.close()
-
 
 TYPESET = "() => window.MathJax && MathJax.startup && MathJax.startup.promise.then(() => true)"
 REPORT = r"""() => {
