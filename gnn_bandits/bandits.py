@@ -265,9 +265,9 @@ class RowsPrior(Prior):
         self.why = "the exact kernel, of which only rows of measured graphs are computed"
         self.mid, self.scale, self.constant = 0., 1., 0.
         if anchors is None: return
-        some = domain[anchors]
-        v = float(gntk_diag(some, L).mean())
-        self.mid, self.constant = float(graph_kernel(some, L=L).mean()), 1.
+        K = self._gram(anchors)
+        v = float(K.diagonal().mean())
+        self.mid, self.constant = float(K.mean()), 1.
         self.scale = max(v - self.mid, 1e-12*v)
     def __len__(self): return len(self.domain)
     def __repr__(self): return f"Prior({len(self)} arms, rows of the graph kernel, L={self.L})"
@@ -276,20 +276,22 @@ class RowsPrior(Prior):
         if self.anchors is not None: return self
         return RowsPrior(self.domain, self.L, anchor_arms(self.domain.sizes))
     @cached_property
-    def _nodes(self):
-        return torch.nn.functional.normalize(self.domain.nodes, dim=1)
-    def _graph(self, arm):
-        return self._nodes[self.domain.offsets[arm]:self.domain.offsets[arm + 1]]
+    def _nodes(self): return torch.nn.functional.normalize(self.domain.nodes, dim=1)
+    def _gram(self, arms): return graph_kernel(self.domain[arms], L=self.L)
+    def _row(self, arm, arms=None):
+        X = self.domain if arms is None else self.domain[arms]
+        graph = self._nodes[self.domain.offsets[arm]:self.domain.offsets[arm + 1]]
+        return kernel_row(graph, self._nodes if arms is None else X.nodes, X.sizes, self.L)
+    def _own(self): return gntk_diag(self.domain, self.L)
+    def _outside(self, graphs, arms):
+        return graph_kernel(graphs, self.domain[arms], L=self.L), gntk_diag(graphs, self.L)
 
 # %% ../nbs/12_bandits.ipynb #13c0aa10
 @patch
 def level(self:RowsPrior, arm:int)->float:
     "Mean kernel between one arm and the anchors; zero if there are none."
     if self.anchors is None: return 0.
-    if arm not in self._levels:
-        some = self.domain[self.anchors]
-        k = kernel_row(self._graph(arm), some.nodes, some.sizes, self.L)
-        self._levels[arm] = float(k.mean())
+    if arm not in self._levels: self._levels[arm] = float(self._row(arm, self.anchors).mean())
     return self._levels[arm]
 
 # %% ../nbs/12_bandits.ipynb #13c0ab01
@@ -299,8 +301,7 @@ def levels(self:RowsPrior)->Tensor: # (n,)
     if not hasattr(self, "_level"):
         self._level = torch.zeros(len(self), dtype=torch.float64)
         for a in [] if self.anchors is None else self.anchors.tolist():
-            row = kernel_row(self._graph(a), self._nodes, self.domain.sizes, self.L)
-            self._level += row/len(self.anchors)
+            self._level += self._row(a)/len(self.anchors)
     return self._level
 
 # %% ../nbs/12_bandits.ipynb #13c0ab21
@@ -316,7 +317,7 @@ def block(
 )->Tensor: # (q, q)
     "Prior covariance of some arms."
     m = torch.tensor([self.level(int(a)) for a in arms], dtype=torch.float64)
-    return self._standard(graph_kernel(self.domain[arms], L=self.L), m, m[:, None])
+    return self._standard(self._gram(arms), m, m[:, None])
 
 # %% ../nbs/12_bandits.ipynb #13c0ab41
 @patch
@@ -328,8 +329,7 @@ def rows(
     for a in map(int, arms):
         if a in self._rows: continue
         check_memory(f"a row of {len(self)} arms", 16.*len(self), "use Prior.features(domain)")
-        k = kernel_row(self._graph(a), self._nodes, self.domain.sizes, self.L)
-        self._rows[a] = self._standard(k, self.levels, float(self.levels[a]))
+        self._rows[a] = self._standard(self._row(a), self.levels, float(self.levels[a]))
     return torch.stack([self._rows[int(a)] for a in arms])
 
 # %% ../nbs/12_bandits.ipynb #13c0ab61
@@ -337,7 +337,7 @@ def rows(
 def variances(self:RowsPrior)->Tensor: # (n,)
     "Prior variances."
     if not hasattr(self, "_diagonal"):
-        self._diagonal = self._standard(gntk_diag(self.domain, self.L), self.levels, self.levels)
+        self._diagonal = self._standard(self._own(), self.levels, self.levels)
     return self._diagonal
 
 # %% ../nbs/12_bandits.ipynb #13c0aa13
@@ -368,15 +368,20 @@ def prior_draw(
     n = len(self)
     if n <= WHOLE_POOL:
         if not hasattr(self, "_root"):
-            K = graph_kernel(self.domain, L=self.L)
+            K = self._gram(range(n))
             self._root = gram_root(self._standard(K, self.levels, self.levels[:, None]))
         return self._root @ normal(n)
+    return self._wide_draw(normal)
+
+@patch
+def _wide_draw(self:RowsPrior, normal):
+    "A draw over a large pool, from explicit features."
     if not hasattr(self, "_features"):
-        X = two_features(self.domain)
-        phi = GNTKFeatures(X.d, self.L, affordable_degree(X.d, max(64, min(1024, 10**8//n))))
+        X, most = two_features(self.domain), max(64, min(1024, 10**8//len(self)))
+        phi = GNTKFeatures(X.d, self.L, affordable_degree(X.d, most))
         self._features = phi(X, dtype=torch.float32), phi.gap(X).sqrt()
     Phi, gap = self._features
-    g = (Phi @ normal(Phi.shape[1]).float()).double() + gap*normal(n)
+    g = (Phi @ normal(Phi.shape[1]).float()).double() + gap*normal(len(self))
     if self.anchors is not None: g = g - g[self.anchors].mean()
     return g/math.sqrt(self.scale) + math.sqrt(self.constant)*float(normal(1))
 
@@ -401,11 +406,10 @@ def cross(
     "Prior covariances of graphs outside the pool."
     check_domains(self.domain, graphs)
     m = torch.zeros(len(graphs), dtype=torch.float64)
-    if self.anchors is not None:
-        m = graph_kernel(graphs, self.domain[self.anchors], L=self.L).mean(1)
-    C = graph_kernel(graphs, self.domain[arms], L=self.L)
-    own = torch.tensor([self.level(int(a)) for a in arms], dtype=torch.float64)
-    return (self._standard(C, m[:, None], own), self._standard(gntk_diag(graphs, self.L), m, m))
+    if self.anchors is not None: m = self._outside(graphs, self.anchors)[0].mean(1)
+    C, own = self._outside(graphs, arms)
+    level = torch.tensor([self.level(int(a)) for a in arms], dtype=torch.float64)
+    return self._standard(C, m[:, None], level), self._standard(own, m, m)
 
 # %% ../nbs/12_bandits.ipynb #13c0aba1
 @patch(cls_method=True)

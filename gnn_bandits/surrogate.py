@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['POWERS', 'SHARE', 'RANGES', 'ROWS_POOL', 'FORMS', 'STEP', 'CHOICE', 'CHOICE_NODES', 'CHOICE_SECOND', 'SHARES',
-           'FREEDOM', 'bend', 'unbend', 'log_slope', 'unit_of', 'Record', 'Spectra', 'GraphPrior', 'label_of',
-           'LazyPrior', 'FeaturesPrior', 'candidate_priors', 'Surrogate', 'arms_to_fit', 'Fit', 'student_log_density']
+           'FREEDOM', 'bend', 'unbend', 'log_slope', 'unit_of', 'Record', 'Spectra', 'graph_prior', 'label_of',
+           'LazyPrior', 'FeaturesPrior', 'mixed_priors', 'candidate_priors', 'Surrogate', 'arms_to_fit', 'Fit',
+           'student_log_density']
 
 # %% ../nbs/15_surrogate.ipynb #13a50003
 import math
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 import torch
@@ -24,6 +25,9 @@ from .core import (check_arms, check_choice, check_number, check_rewards, one_th
 from .features import GNTKFeatures
 from .gntk import check_domains
 from .graphs import GraphDomain
+from .molecules import ELEMENTS
+from .relations import (DistinctPrior, OverlapPrior, RelationalPrior, SumPrior,
+                                   look_alike)
 from .posterior import (NOISE_FLOOR, NOISE_PRIOR, SCALE_PRIOR, FeaturePosterior,
                                    fit_times)
 
@@ -188,19 +192,16 @@ FORMS = {"matrix": f"at most {WHOLE_POOL:,} graphs: the exact kernel, and exact 
          "rows": f"at most {ROWS_POOL:,} graphs: the exact kernel; draws are approximate",
          "features": f"more than {ROWS_POOL:,} graphs: features that approximate the kernel"}
 
-class GraphPrior(RowsPrior):
+def graph_prior(
+    domain:GraphDomain, # The arms
+    L:int, # Hidden layers
+    hops=None, # Rounds of aggregation; None: as the domain has them
+    form:str="matrix", # A key of `FORMS`
+)->Prior:
     "The graph kernel over a pool in its standard form, for some depth and hops."
-    def __init__(self,
-        domain:GraphDomain, # The arms
-        L:int, # Hidden layers
-        hops=None, # Rounds of aggregation; None: as the domain has them
-        form:str="matrix", # Or "rows"
-    ):
-        again = hops is not None and hops != domain.hops
-        domain = domain.with_hops(hops) if again else domain
-        super().__init__(domain, L, anchor_arms(domain.sizes))
-        self.hops, self.form, self.why = domain.hops if hops is None else hops, form, FORMS[form]
-        self.label = label_of(L, self.hops)
+    X = domain if hops is None or hops == domain.hops else domain.with_hops(hops)
+    if form == "features": return FeaturesPrior(X, L)
+    return DistinctPrior(X, L) if look_alike(X) else RowsPrior(X, L, anchor_arms(X.sizes))
 
 def label_of(L, hops):
     "The name of a graph kernel."
@@ -212,22 +213,26 @@ class LazyPrior(Prior):
     "A prior in its standard form that is made when it is first needed."
     def __init__(self,
         domain:GraphDomain, # The arms
-        L:int, # Hidden layers
-        hops=None, # Rounds of aggregation; None: as the domain has them
-        form:str="matrix", # Or "rows", "features"
+        make, # A function without arguments that makes it
+        label:str, # Its name
+        hops=None, # Rounds of aggregation that it expects; None: as the domain has them
+        form:str="matrix", # A key of `FORMS`
+        far:float=0., # Nats that it has to make up for, if it is not the usual one
     ):
-        self.domain, self.L, self.hops, self.form, self.why = domain, L, hops, form, FORMS[form]
-        self.label = label_of(L, hops)
-        self.far = abs(L - 2)/2 + (0 if hops == domain.hops else 0.5) # nats it has to make up for
+        self.domain, self.make, self.label, self.hops, self.far = domain, make, label, hops, far
+        self.form, self.why, self._last = form, FORMS[form], (None, None)
     @cached_property
     def made(self):
         "The prior itself."
-        kind = FeaturesPrior if self.form == "features" else GraphPrior
-        return kind(self.domain, self.L, self.hops, self.form)
+        return self.make()
     def __len__(self): return len(self.domain)
     def __repr__(self): return f"Prior({len(self)} arms, {self.label}, {self.form})"
     def standardized(self): return self
-    def block(self, arms): return self.made.block(arms)
+    def block(self, arms):
+        "(q, q) prior covariance of some arms; the last one is kept."
+        arms = plain(arms)
+        if self._last[0] != arms: self._last = arms, self.made.block(arms)
+        return self._last[1]
     def start(self, lam): return self.made.start(lam)
     def by_rows(self, lam, private=0.): return self.made.by_rows(lam, private)
     def cross(self, graphs, arms):
@@ -242,11 +247,8 @@ class FeaturesPrior(Prior):
     def __init__(self,
         domain:GraphDomain, # The arms
         L:int, # Hidden layers
-        hops=None, # Rounds of aggregation; None: as the domain has them
-        form:str="features", # As in `LazyPrior`
     ):
-        again = hops is not None and hops != domain.hops
-        self.domain = two_features(domain.with_hops(hops) if again else domain)
+        self.domain = two_features(domain)
         most = max(64, min(2048, 2*10**8//len(domain)))
         self.phi = GNTKFeatures(self.domain.d, L, affordable_degree(self.domain.d, most))
         some = self.domain[anchor_arms(domain.sizes)]
@@ -280,6 +282,23 @@ class FeaturesPrior(Prior):
         "The posterior with noise variance `lam`, without observations."
         return self.by_rows(lam)
 
+# %% ../nbs/15_surrogate.ipynb #13a50039
+def mixed_priors(
+    usual:LazyPrior, # The usual graph kernel
+)->list[Prior]:
+    "Sums of the usual kernel with kernels of surroundings, where many nodes look alike."
+    X = usual.domain
+    if usual.form == "features" or not look_alike(X): return []
+    names, elements = X.notes.get("molecules", {}).get("names"), (*ELEMENTS, "other element")
+    columns = None if names is None else [i for i, k in enumerate(names) if k in elements]
+    relational = lru_cache(lambda: RelationalPrior(X, 2, columns=columns))
+    overlap = lru_cache(lambda: OverlapPrior(X, 2, columns=columns))
+    two = lambda: SumPrior([usual.made, relational()])
+    three = lambda: SumPrior([usual.made, relational(), overlap()])
+    label = f"{usual.label}, with relations"
+    return [LazyPrior(X, two, label, usual.hops, usual.form, 0.5),
+            LazyPrior(X, three, f"{label} and overlap", usual.hops, usual.form, 0.5)]
+
 # %% ../nbs/15_surrogate.ipynb #13a50034
 def candidate_priors(
     domain:GraphDomain, # The arms
@@ -294,11 +313,13 @@ def candidate_priors(
     check_choice("form", form, (None, *FORMS))
     for L in plain(depths): check_number("a depth", L, 1, whole=True)
     again = domain.raw is not None and domain.edges is not None
-    own = domain.hops
+    own, form = domain.hops, form or size
     rounds = [own] + [h for h in plain(hops) if again and h != own]
     if not isinstance(own, int): rounds = [own]       # features of several hops side by side
     order = sorted(plain(depths), key=lambda L: (abs(L - 2), L))
-    return [LazyPrior(domain, L, h, form or size) for h in rounds for L in order]
+    found = [LazyPrior(domain, partial(graph_prior, domain, L, h, form), label_of(L, h), h, form,
+                       abs(L - 2)/2 + (0 if h == own else 0.5)) for h in rounds for L in order]
+    return found[:1] + mixed_priors(found[0]) + found[1:]
 
 # %% ../nbs/15_surrogate.ipynb #13a50038
 STEP = 64 # Values between two fits that are taken in together
