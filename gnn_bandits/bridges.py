@@ -57,7 +57,8 @@ def kind_of(graph):
 class GraphRegressor:
     """A regressor over graphs that scikit-learn's tools accept: fit, predict, score.
 
-    depths: hidden layers to choose from by evidence; hops: rounds of aggregation to choose from;
+    depths: hidden layers to choose from by evidence, hops: rounds of aggregation to choose from;
+    None for either: as a campaign does;
     noise_std: noise of a value if it is known, fitted if None; features: the node attribute of
     networkx graphs that holds the features; labels: how a single column of classes is encoded, as
     in `GraphDomain.from_arrays`, a list names all of them. After `fit`, `surrogate_` is the model.
@@ -71,8 +72,8 @@ class GraphRegressor:
     """
     _estimator_type = "regressor"                     # for scikit-learn before 1.6
     def __init__(self,
-        depths=(1, 2, 3), # Hidden layers to choose from by evidence
-        hops=(0, 1, 2), # Rounds of aggregation to choose from
+        depths=None, # Hidden layers to choose from by evidence; None: as a campaign does
+        hops=None, # Rounds of aggregation to choose from; None: as a campaign does
         noise_std:float|None=None, # Noise of a value if it is known; None: fitted
         features:str="x", # The node attribute of networkx graphs that holds the features
         labels="auto", # How a single column of classes is encoded; a list names all of them
@@ -119,8 +120,9 @@ def fit(
     y = np.asarray(y, dtype=float)
     if y.shape != (len(X),):
         raise ValueError(f"expected one value for each of {len(X)} graphs, got shape {y.shape}")
-    hops = [self.hops] if np.ndim(self.hops) == 0 else list(self.hops)
-    if X.raw is not None and X.edges is not None: X = X.with_hops(1 if 1 in hops else hops[0])
+    hops = self.hops if self.hops is None or np.ndim(self.hops) else [self.hops]
+    if hops is not None and X.raw is not None and X.edges is not None:
+        X = X.with_hops(1 if 1 in hops else hops[0])
     model = Surrogate(candidate_priors(X, self.depths, hops), self.noise_std)
     self.surrogate_ = model.learn(range(len(X)), y, noise)
     self.domain_ = X

@@ -286,9 +286,8 @@ class FeaturesPrior(Prior):
 def mixed_priors(
     usual:LazyPrior, # The usual graph kernel
 )->list[Prior]:
-    "Sums of the usual kernel with kernels of surroundings, where many nodes look alike."
+    "Sums of the usual kernel with kernels of surroundings, for pools whose nodes look alike."
     X = usual.domain
-    if usual.form == "features" or not look_alike(X): return []
     names, elements = X.notes.get("molecules", {}).get("names"), (*ELEMENTS, "other element")
     columns = None if names is None else [i for i, k in enumerate(names) if k in elements]
     relational = lru_cache(lambda: RelationalPrior(X, 2, columns=columns))
@@ -296,14 +295,14 @@ def mixed_priors(
     two = lambda: SumPrior([usual.made, relational()])
     three = lambda: SumPrior([usual.made, relational(), overlap()])
     label = f"{usual.label}, with relations"
-    return [LazyPrior(X, two, label, usual.hops, usual.form, 0.5),
-            LazyPrior(X, three, f"{label} and overlap", usual.hops, usual.form, 0.5)]
+    return [LazyPrior(X, two, label, usual.hops, usual.form, 1.5),
+            LazyPrior(X, three, f"{label} and overlap", usual.hops, usual.form, 1.5)]
 
 # %% ../nbs/15_surrogate.ipynb #13a50034
 def candidate_priors(
     domain:GraphDomain, # The arms
-    depths=(1, 2, 3), # Hidden layers to consider
-    hops=(0, 1, 2), # Rounds of aggregation to consider, if the domain can aggregate again
+    depths=None, # Hidden layers to consider; None: 1 to 3, or 2 where sums are tried
+    hops=None, # Rounds of aggregation to consider; None: 0 to 2, or the domain's for sums
     form:str|None=None, # "matrix", "rows" or "features"; None: by the size of the pool
 )->list[Prior]:
     "Graph kernels over a pool, in the standard form, made when needed; the usual one first."
@@ -311,15 +310,18 @@ def candidate_priors(
     n = len(domain)
     size = "matrix" if n <= WHOLE_POOL else "rows" if n <= ROWS_POOL else "features"
     check_choice("form", form, (None, *FORMS))
-    for L in plain(depths): check_number("a depth", L, 1, whole=True)
-    again = domain.raw is not None and domain.edges is not None
     own, form = domain.hops, form or size
-    rounds = [own] + [h for h in plain(hops) if again and h != own]
+    sums = depths is None and hops is None and form != "features" and look_alike(domain)
+    depths = ((2,) if sums else (1, 2, 3)) if depths is None else plain(depths)
+    hops = (() if sums else (0, 1, 2)) if hops is None else plain(hops)
+    for L in depths: check_number("a depth", L, 1, whole=True)
+    again = domain.raw is not None and domain.edges is not None
+    rounds = [own] + [h for h in hops if again and h != own]
     if not isinstance(own, int): rounds = [own]       # features of several hops side by side
-    order = sorted(plain(depths), key=lambda L: (abs(L - 2), L))
+    order = sorted(depths, key=lambda L: (abs(L - 2), L))
     found = [LazyPrior(domain, partial(graph_prior, domain, L, h, form), label_of(L, h), h, form,
                        abs(L - 2)/2 + (0 if h == own else 0.5)) for h in rounds for L in order]
-    return found[:1] + mixed_priors(found[0]) + found[1:]
+    return found + mixed_priors(found[0]) if sums else found
 
 # %% ../nbs/15_surrogate.ipynb #13a50038
 STEP = 64 # Values between two fits that are taken in together

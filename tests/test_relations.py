@@ -1,0 +1,117 @@
+"Kernels with kinds of edges: invariance, odd graphs, weights, and the surrogate that uses them."
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+
+from gnn_bandits import GraphDomain
+from gnn_bandits.gntk import gntk
+from gnn_bandits.relations import (DistinctPrior, OverlapPrior, RelationalPrior, SumPrior, counts,
+                                   look_alike, neighbours, overlap, relational_kernel,
+                                   surroundings, with_itself)
+from gnn_bandits.surrogate import Surrogate, candidate_priors
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def graphs_of(sizes, seed=0, kinds=3, d=4, p=0.4):
+    rng, out = np.random.default_rng(seed), []
+    for i, n in enumerate(sizes):
+        g = nx.gnp_random_graph(n, p, seed=seed + i)
+        nx.set_node_attributes(g, {v: np.eye(d)[rng.integers(d)].tolist() for v in g}, "x")
+        nx.set_edge_attributes(g, {e: int(rng.integers(kinds)) for e in g.edges}, "kind")
+        nx.set_edge_attributes(g, {e: float(rng.integers(1, 3)) for e in g.edges}, "w")
+        out.append(g)
+    return out
+
+
+def domain_of(graphs, **kw):
+    return GraphDomain.from_networkx(graphs, features="x", **{"edge_type": "kind"} | kw)
+
+
+def gram(X, blocks=2, L=2):
+    c, own = with_itself(X, X.raw.numpy(), blocks, L)
+    E = surroundings(X, X.raw.numpy(), c)
+    return relational_kernel(E, E, L), own
+
+
+def shuffled(g, rng):
+    new = rng.permutation(len(g))
+    h = nx.Graph()
+    h.add_nodes_from((int(v), g.nodes[int(np.flatnonzero(new == v)[0])]) for v in range(len(g)))
+    h.add_edges_from((int(new[u]), int(new[v]), data) for u, v, data in g.edges(data=True))
+    return h
+
+
+@pytest.mark.parametrize("blocks,L", [(1, 1), (2, 2), (3, 4)])
+def test_the_names_of_nodes_do_not_matter(blocks, L):
+    graphs, rng = graphs_of([5, 8, 3, 9, 1, 2]), np.random.default_rng(1)
+    other = [shuffled(g, rng) for g in graphs]
+    assert_allclose(*(gram(domain_of(g), blocks, L)[0] for g in (graphs, other)), atol=3e-8)
+    C, D = (counts(domain_of(g), domain_of(g).raw.numpy(), blocks)[0] for g in (graphs, other))
+    assert_allclose(overlap(C, C), overlap(D, D), rtol=1e-14)
+
+
+def test_kinds_and_weights_matter():
+    graphs = graphs_of([6, 7, 8])
+    base = gram(domain_of(graphs))[0]
+    for kw in (dict(edge_type=None), dict(weight="w")):
+        assert (gram(domain_of(graphs, **kw))[0] - base).abs().max() > 1e-3
+    twice = domain_of(graphs, weight="w")
+    v, u, kind, weight = neighbours(twice)
+    assert set(weight) == {1., 2.} and len(v) == 2*sum(g.size() for g in graphs) + 21
+
+
+def test_graphs_without_edges_are_bags_of_nodes():
+    graphs = graphs_of([1, 4, 6], p=0.)
+    K, own = gram(domain_of(graphs, edge_type=None), 2, 3)
+    assert_allclose(K, gntk(domain_of(graphs, edge_type=None, hops=0), L=3), atol=3e-8)
+    assert_allclose(own, K.diagonal(), atol=3e-8)
+
+
+def test_a_row_is_the_same_alone_and_among_others():
+    X = domain_of(graphs_of([5, 6, 7, 8]*5))
+    for make in (RelationalPrior, OverlapPrior, DistinctPrior):
+        p, q = make(X), make(X)
+        assert torch.equal(p.rows([3, 1])[1], q.rows([1])[0])
+    both = SumPrior([RelationalPrior(X), OverlapPrior(X)], [3, 1])
+    assert_allclose(both.block([0, 4]), 0.75*RelationalPrior(X).block([0, 4])
+                    + 0.25*OverlapPrior(X).block([0, 4]), rtol=1e-12)
+
+
+def test_new_graphs_with_surroundings_that_the_pool_does_not_have():
+    X, new = domain_of(graphs_of([5, 6, 7, 8]*5)), domain_of(graphs_of([9, 4], seed=77, kinds=5))
+    p = OverlapPrior(X)
+    C, own = p._outside(new, [0, 3])
+    both = GraphDomain.concat([X, new])
+    D = counts(both, both.raw.numpy(), 2)[0]
+    assert_allclose(C, overlap(D[[20, 21]], D[[0, 3]]), rtol=1e-12)
+    r = RelationalPrior(X)
+    assert_allclose(r._outside(new, [0, 3])[0], gram(both)[0][20:, [0, 3]], atol=3e-8)
+
+
+def test_the_surrogate_finds_that_kinds_matter():
+    graphs = graphs_of([8]*80, p=0.3)
+    X = domain_of(graphs)
+    y = np.array([sum(d == 2 for *_, d in g.edges(data="kind")) for g in graphs], float)
+    assert look_alike(X)
+    priors, arms = candidate_priors(X), np.arange(50)
+    fitted = Surrogate(priors).learn(arms, y[arms])
+    plain = Surrogate(priors[:1]).learn(arms, y[arms])
+    assert "relations" in fitted.facts["prior"]
+    error = lambda m: np.abs(m.mean.numpy()[50:] - y[50:]).mean()
+    assert error(fitted) < 0.8*error(plain)
+    new = domain_of(graphs_of([8]*6, seed=500, p=0.3))
+    assert len(fitted.predict(new)) == 6
+    assert_allclose(fitted.predict(X[60:64])["mean"], fitted.mean[60:64], rtol=1e-4)
+
+
+def test_refusals():
+    X = domain_of(graphs_of([5, 6]))
+    for bad in (dict(blocks=0), dict(blocks=1.5), dict(blocks=3, L=2)):
+        with pytest.raises(ValueError, match="expected"): RelationalPrior(X, **bad)
+    with pytest.raises(ValueError, match="does not know its edges"): OverlapPrior(GraphDomain(X.h))
+    with pytest.raises(ValueError, match="over the same arms"):
+        SumPrior([RelationalPrior(X), RelationalPrior(X[:1])])
+    with pytest.raises(ValueError, match="a weight"): SumPrior([RelationalPrior(X)], [-1.])
