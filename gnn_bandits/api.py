@@ -385,8 +385,8 @@ def unexplained(
 # %% ../nbs/38_api.ipynb #4205774e
 ROOMS = {"library": ["core", "graphs", "ntk", "gntk", "networks", "spectrum", "features",
                      "infogain", "posterior", "confidence", "training", "rewards", "bandits",
-                     "molecules", "surrogate", "journal", "intake", "campaigns", "reports",
-                     "bridges", "scale"],
+                     "molecules", "relations", "surrogate", "journal", "intake", "campaigns",
+                     "reports", "bridges", "scale"],
          "paper": ["paper.datasets", "paper.algorithms", "paper.experiments", "paper.store",
                    "paper.sweep", "paper.studies", "paper.population", "paper.figures",
                    "paper.released", "paper.ledger", "paper.claims"],

@@ -120,7 +120,7 @@ def main(kind, out):
     rows = []
     for i in range(pools):
         domain, targets = make(i)
-        priors = candidate_priors(domain)
+        priors = candidate_priors(domain, (1, 2, 3), (0, 1, 2))
         Ks = [p.made._standard(gntk(p.made.domain, L=p.L), p.made.levels, p.made.levels[:, None])
               for p in priors]
         for name, f in targets.items():
