@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['POWERS', 'SHARE', 'RANGES', 'ROWS_POOL', 'FORMS', 'STEP', 'CHOICE', 'CHOICE_NODES', 'CHOICE_SECOND', 'SHARES',
            'FREEDOM', 'bend', 'unbend', 'log_slope', 'unit_of', 'Record', 'Spectra', 'graph_prior', 'label_of',
-           'LazyPrior', 'FeaturesPrior', 'mixed_priors', 'candidate_priors', 'Surrogate', 'arms_to_fit', 'Fit',
+           'LazyPrior', 'FeaturesPrior', 'with_relations', 'candidate_priors', 'Surrogate', 'arms_to_fit', 'Fit',
            'student_log_density']
 
 # %% ../nbs/15_surrogate.ipynb #13a50003
 import math
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from .features import GNTKFeatures
 from .gntk import check_domains
 from .graphs import GraphDomain
 from .molecules import ELEMENTS
-from .relations import (DistinctPrior, OverlapPrior, RelationalPrior, SumPrior,
+from .relations import (DistinctPrior, RelationalPrior, SumPrior, graph_weights,
                                    look_alike)
 from .posterior import (NOISE_FLOOR, NOISE_PRIOR, SCALE_PRIOR, FeaturePosterior,
                                    fit_times)
@@ -197,11 +197,13 @@ def graph_prior(
     L:int, # Hidden layers
     hops=None, # Rounds of aggregation; None: as the domain has them
     form:str="matrix", # A key of `FORMS`
+    total:bool=False, # Whether a graph counts by the sum over its nodes, not by their mean
 )->Prior:
     "The graph kernel over a pool in its standard form, for some depth and hops."
     X = domain if hops is None or hops == domain.hops else domain.with_hops(hops)
-    if form == "features": return FeaturesPrior(X, L)
-    return DistinctPrior(X, L) if look_alike(X) else RowsPrior(X, L, anchor_arms(X.sizes))
+    if form == "features": return FeaturesPrior(X, L, total)
+    if total or look_alike(X): return DistinctPrior(X, L, total)
+    return RowsPrior(X, L, anchor_arms(X.sizes))
 
 def label_of(L, hops):
     "The name of a graph kernel."
@@ -247,20 +249,24 @@ class FeaturesPrior(Prior):
     def __init__(self,
         domain:GraphDomain, # The arms
         L:int, # Hidden layers
+        total:bool=False, # Whether a graph counts by the sum over its nodes, not by their mean
     ):
-        self.domain = two_features(domain)
+        self.domain, self.total = two_features(domain), total
         most = max(64, min(2048, 2*10**8//len(domain)))
         self.phi = GNTKFeatures(self.domain.d, L, affordable_degree(self.domain.d, most))
         some = self.domain[anchor_arms(domain.sizes)]
-        Phi = self.phi(some)
+        w = graph_weights(some, total, self.domain)
+        Phi = self.phi(some)*w[:, None]
         self.middle, self.scale = Phi.mean(0), 1.
-        spread = (Phi - self.middle).square().sum(1) + self.phi.gap(some)
+        spread = (Phi - self.middle).square().sum(1) + self.phi.gap(some)*w**2
         self.scale = max(float(spread.mean()), 1e-300)
     def __len__(self): return len(self.domain)
     def map(self, graphs):
         "Features in the standard form and private variances of any graphs."
-        Phi = (self.phi(graphs) - self.middle)/math.sqrt(self.scale)
-        return torch.cat([Phi, Phi.new_ones(len(Phi), 1)], 1), self.phi.gap(graphs)/self.scale
+        w = graph_weights(graphs, self.total, self.domain)
+        Phi = (self.phi(graphs)*w[:, None] - self.middle)/math.sqrt(self.scale)
+        own = self.phi.gap(graphs)*w**2/self.scale
+        return torch.cat([Phi, Phi.new_ones(len(Phi), 1)], 1), own
     def block(self, arms):
         "(q, q) prior covariance of some arms."
         Phi, own = self.map(self.domain[arms])
@@ -283,20 +289,15 @@ class FeaturesPrior(Prior):
         return self.by_rows(lam)
 
 # %% ../nbs/15_surrogate.ipynb #13a50039
-def mixed_priors(
-    usual:LazyPrior, # The usual graph kernel
-)->list[Prior]:
-    "Sums of the usual kernel with kernels of surroundings, for pools whose nodes look alike."
+def with_relations(
+    usual:LazyPrior, # The usual graph kernel, by sums over nodes
+)->Prior:
+    "The sum of the usual kernel and a relational one, for pools whose nodes look alike."
     X = usual.domain
     names, elements = X.notes.get("molecules", {}).get("names"), (*ELEMENTS, "other element")
     columns = None if names is None else [i for i, k in enumerate(names) if k in elements]
-    relational = lru_cache(lambda: RelationalPrior(X, 2, columns=columns))
-    overlap = lru_cache(lambda: OverlapPrior(X, 2, columns=columns))
-    two = lambda: SumPrior([usual.made, relational()])
-    three = lambda: SumPrior([usual.made, relational(), overlap()])
-    label = f"{usual.label}, with relations"
-    return [LazyPrior(X, two, label, usual.hops, usual.form, 1.5),
-            LazyPrior(X, three, f"{label} and overlap", usual.hops, usual.form, 1.5)]
+    make = lambda: SumPrior([usual.made, RelationalPrior(X, 2, columns=columns, total=True)])
+    return LazyPrior(X, make, f"{usual.label}, with relations", usual.hops, usual.form, 1.5)
 
 # %% ../nbs/15_surrogate.ipynb #13a50034
 def candidate_priors(
@@ -311,7 +312,7 @@ def candidate_priors(
     size = "matrix" if n <= WHOLE_POOL else "rows" if n <= ROWS_POOL else "features"
     check_choice("form", form, (None, *FORMS))
     own, form = domain.hops, form or size
-    sums = depths is None and hops is None and form != "features" and look_alike(domain)
+    sums = depths is None and hops is None and look_alike(domain)
     depths = ((2,) if sums else (1, 2, 3)) if depths is None else plain(depths)
     hops = (() if sums else (0, 1, 2)) if hops is None else plain(hops)
     for L in depths: check_number("a depth", L, 1, whole=True)
@@ -319,9 +320,10 @@ def candidate_priors(
     rounds = [own] + [h for h in hops if again and h != own]
     if not isinstance(own, int): rounds = [own]       # features of several hops side by side
     order = sorted(depths, key=lambda L: (abs(L - 2), L))
-    found = [LazyPrior(domain, partial(graph_prior, domain, L, h, form), label_of(L, h), h, form,
+    found = [LazyPrior(domain, partial(graph_prior, domain, L, h, form, sums),
+                       label_of(L, h) + (", sum over nodes" if sums else ""), h, form,
                        abs(L - 2)/2 + (0 if h == own else 0.5)) for h in rounds for L in order]
-    return found + mixed_priors(found[0]) if sums else found
+    return found + [with_relations(found[0])] if sums and form != "features" else found
 
 # %% ../nbs/15_surrogate.ipynb #13a50038
 STEP = 64 # Values between two fits that are taken in together
