@@ -568,7 +568,7 @@ def load_molecules(
     name:str, # "qm9", or a key of `MOLECULE_SETS`
     path:str|Path|None=None, # The file or a folder with it; that of an installed package if None
 ): # A pandas table with the column smiles and one column a property
-    """A set of molecules with properties, from an installed package or a file; nothing is downloaded.
+    """A set of molecules with properties, from an installed package or a file.
 
     name: one of
     "qm9", 130,831 molecules, all properties of `qm9` (package qm9pack, extra qm9);
