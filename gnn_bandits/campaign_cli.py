@@ -8,7 +8,7 @@ __all__ = ['absent', 'cell_text', 'cut', 'terminal_width', 'fit_table', 'jsonabl
            'export', 'report']
 
 # %% ../nbs/36_campaign_cli.ipynb #53782c24
-import contextlib, json as json_format, math, os, shutil, sys, warnings
+import argparse, contextlib, json as json_format, math, os, shutil, sys, tempfile, warnings
 from pathlib import Path
 
 # %% ../nbs/36_campaign_cli.ipynb #968f16da
@@ -109,6 +109,14 @@ def names(text):
     "Words with commas between them."
     return [w.strip() for w in text.split(",") if w.strip()]
 
+def rounds(text):
+    "A number of rounds of aggregation, or several with commas between them."
+    found = names(text)
+    if not found or not all(w.isdecimal() for w in found):
+        raise argparse.ArgumentTypeError("expected a whole number such as 1, or several such as "
+                                         f"0,1,2, got {text!r}")
+    return int(found[0]) if len(found) == 1 else [int(w) for w in found]
+
 def one_source(file, graphs, json, npz):
     "The one file of candidates, and whether the answer is JSON."
     if isinstance(json, str) and Path(json).suffix.lower() != ".json":
@@ -134,8 +142,9 @@ def about_intake(found):
     "What a person should know about a file of candidates that was read."
     for remark in found.remarks: aside(remark)
     if len(found.problems):
-        first = found.problems.iloc[0]
-        aside(f"{len(found.problems)} rows were left out; row {first['row']}: {first['reason']}")
+        first, n = found.problems.iloc[0], len(found.problems)
+        aside(f"{n} {'row was' if n == 1 else 'rows were'} left out; row {first['row']}: "
+              f"{first['reason']}")
 
 def own_table(found):
     "The columns that came with the candidates; another column called id gets another name."
@@ -156,6 +165,7 @@ def new(
     invalid:str="raise", # What to do with rows that cannot be read: stop, or leave them out
     features:names=None, # Node attributes to learn from, with commas between; x, or all numbers
     undirected:bool=False, # Ignore the direction of edges
+    hops:rounds=None, # Rounds of aggregation, 1 if not given; several with commas: side by side
     graphs:str=None, # File of graphs in GraphML, or folder of such files
     npz:str=None, # File written by GraphDomain.save
     json:switch_or_file=None, # File of graphs in node-link JSON; alone: answer in JSON
@@ -165,10 +175,13 @@ def new(
     if not out: raise ValueError("name a new folder for the campaign with --out")
     if Path(out).exists() and (not Path(out).is_dir() or any(Path(out).iterdir())):
         raise ValueError(f"{out} is there already; name a new folder with --out")
+    if hops is not None and Path(path).suffix.lower() == ".npz":
+        raise ValueError(f"the hops of {path} were chosen when it was saved; leave out --hops")
     with busy(f"reading {path}"):
         from gnn_bandits.campaigns import Campaign
         from gnn_bandits.intake import read_candidates
-        found = read_candidates(path, smiles, id, features, invalid, undirected)
+        found = read_candidates(path, smiles, id, features, invalid, undirected,
+                                1 if hops is None else hops)
         results = known_results(found, value, path)
     about_intake(found)
     with busy("writing"), Campaign.create(out, found.domain, not minimize, noise_std, policy,
@@ -188,7 +201,7 @@ Some values are known from earlier, in the column logS; rows that are no molecul
   gnn_bandits campaign new pool.csv --smiles SMILES --value logS --invalid skip --out solubility
 Graphs, with two attributes of their nodes:
   gnn_bandits campaign new --graphs nets.graphml --features element,charge --out nets
-  gnn_bandits campaign new --json nodelink.json --out nets
+  gnn_bandits campaign new --json nodelink.json --hops 0,1,2 --out nets
   gnn_bandits campaign new --npz domain.npz --out nets"""
 
 # %% ../nbs/36_campaign_cli.ipynb #91a15c66
@@ -255,6 +268,28 @@ def one_value(id, text, noise, note):
     row = dict(id=id, value=value) | ({"noise": noise} if noise is not None else {})
     return pd.DataFrame([row | ({"note": note} if note else {})])
 
+@contextlib.contextmanager
+def piped():
+    "A file with what comes through standard input; messages name it as what it is."
+    if sys.stdin.isatty(): aside("reading a table from the keyboard; it ends with Ctrl-D")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder)/"piped.csv"
+        path.write_bytes(sys.stdin.buffer.read())
+        try: yield path
+        except ValueError as e:
+            raise ValueError(str(e).replace(str(path), "standard input")) from e
+
+def told_table(what, noise, id, value):
+    "What the words after the folder say: a table of measurements."
+    if len(what) == 2: return one_value(what[0].strip(), what[1], noise, "")
+    if len(what) != 1:
+        raise ValueError("expected a file of results, or an id and a value, got "
+                         f"{' '.join(what) or 'nothing'}")
+    from gnn_bandits.intake import read_results
+    with piped() if what[0] == "-" else contextlib.nullcontext(what[0]) as path:
+        table = read_results(path, id, value)
+    return table if noise is None else table.assign(noise=noise)
+
 def told_before(c, table):
     "How many of these measurements are recorded already, value for value."
     seen = set(zip(c.observations["id"], c.observations["value"]))
@@ -263,7 +298,7 @@ def told_before(c, table):
 # %% ../nbs/36_campaign_cli.ipynb #e87e32f2
 def tell(
     folder:str, # Of the campaign
-    *what:str, # A table with columns id and value; or one id and its value
+    *what:str, # A table with columns id and value, - for standard input; or one id and its value
     noise:float=None, # Standard deviation of the value, if it is known
     note:str="", # To keep with the values
     id:str="id", # Column of the table that holds ids
@@ -271,15 +306,8 @@ def tell(
     json:bool=False, # Print JSON for a script
 ):
     "Record what was measured; returns when it is on the disk."
-    if len(what) not in (1, 2):
-        raise ValueError("expected a file of results, or an id and a value, got "
-                         f"{' '.join(what) or 'nothing'}")
+    table = told_table(what, noise, id, value)     # first: a pipe may wait for the same folder
     with opened(folder) as c:
-        if len(what) == 2: table = one_value(what[0].strip(), what[1], noise, "")
-        else:
-            from gnn_bandits.intake import read_results
-            table = read_results(what[0], id, value)
-            if noise is not None: table["noise"] = noise
         if twice := told_before(c, table):
             aside(f"{twice} of these values were told before and now count twice; if that is a "
                   f"mistake: gnn_bandits campaign undo {folder}")
@@ -294,6 +322,8 @@ def tell(
 tell.examples = """  gnn_bandits campaign tell solubility results.csv --note "second plate"
   gnn_bandits campaign tell solubility mol-17 -3.25
   gnn_bandits campaign tell solubility mol-17 -3.1 --noise 0.2
+A table from another program:
+  instrument --last-plate | gnn_bandits campaign tell solubility -
 A table whose columns have other names:
   gnn_bandits campaign tell solubility results.csv --id compound --value logS"""
 
