@@ -481,6 +481,35 @@ def test_molecules_that_cannot_be_read(bad, shell, case):
     with Campaign.open("lab") as c: assert c.table["SMILES"].tolist() == ["CCO", "CN"]
 
 
+def test_a_column_that_could_name_candidates_is_pointed_out(shell):
+    pytest.importorskip("rdkit")
+    def note(content, options=""):
+        write("p.csv", content)
+        code, out, err = shell(f"new p.csv --smiles SMILES --out lab {options}")
+        assert code == 0 and err.count("\n") <= 1, err
+        shutil.rmtree("lab")
+        return err
+    named = "price,name,SMILES\n1,a,CCO\n2,b,CN\n"
+    assert "the column 'name', begin again with --id 'name'" in note(named)
+    assert note(named, "--id name") == note(named.replace("name", "id")) == ""
+    assert note(named.replace("b", "a")) == note(named.replace("b", "")) == ""     # no names
+    assert note("y,SMILES\n1.5,CCO\n-2,CN\n") == note("SMILES\nCCO\nCN\n") == ""
+
+
+def test_what_a_person_sees_at_the_start(good, bad):
+    write("p.json", linked(nets(), [f"n{i}" for i in range(12)]))
+    good("new p.json --out lab")
+    assert "last events" not in good("status lab")
+    asked = good("ask lab -n 2").splitlines()
+    assert asked[0].split() == ["id", "why"] and "at random, as a start" in asked[1]
+    good("tell lab n3 1.5"), good("undo lab")
+    said = good("status lab")
+    assert "time (UTC)" in said and "undone" in said
+    pending = good("status lab --json")["pending"]
+    assert len(pending) == 2 and pending[0]["time"][10] == "T" and "+00:00" in pending[0]["time"]
+    assert bad("ask lib") == "gnn_bandits: campaign ask: there is no folder lib"
+
+
 # pipes and hops
 
 @pytest.fixture
