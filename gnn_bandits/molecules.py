@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['ELEMENTS', 'BONDS', 'ATOM_FEATURES', 'QM9_TARGETS', 'FREE_ATOMS', 'MOLECULE_SETS', 'bond_type', 'atom_features',
            'parse_smiles', 'Molecules', 'read_smiles', 'featurize_like', 'draw_svg', 'tanimoto', 'qm9',
-           'load_molecules']
+           'load_molecules', 'mutag']
 
 # %% ../nbs/13_molecules.ipynb #b158be90
 import importlib.metadata, json
@@ -605,3 +605,25 @@ def qm9_parts(path):
     if parts and all(p.is_file() for p in parts): return parts
     raise ValueError("expected path to be a table in the form of qm9pack, or a folder with the "
                      f"tables qm9_part*.csv, got {path}")
+
+# %% ../nbs/13_molecules.ipynb #d5e7000e
+def mutag(
+    path:str|Path|None=None, # Folder with the files MUTAG_*.txt; that of installed grakel if None
+    hops:int|Sequence=1, # Rounds of aggregation, or a list of several
+)->tuple: # The domain, and an array with 1 for each mutagenic graph and -1 for the others
+    """The 188 graphs of MUTAG and their classes, from the installed package grakel or a folder.
+
+    path: a folder with the files MUTAG_*.txt; that of the installed package if not given.
+    hops: rounds of aggregation, or a list of several.
+    The features of an atom are C, N, O, F, I, Cl, Br, one of which is 1; there are no hydrogens.
+    """
+    find = lambda part: find_table("MUTAG", "grakel==0.1.11", f"MUTAG_{part}.txt", path)
+    parts = ("A", "edge_labels", "graph_indicator", "node_labels", "graph_labels")
+    A, kinds, graph, element, y = (np.loadtxt(find(part), delimiter=",", dtype=int, ndmin=1)
+                                   for part in parts)
+    code = np.array([BONDS.index(b) for b in ("aromatic", "single", "double", "triple")])
+    types = sparse.csr_array((code[kinds], tuple(A.T - 1)), (len(graph),)*2)
+    atoms = [np.flatnonzero(graph == g) for g in range(1, len(y) + 1)]
+    types = [types[a][:, a].toarray() for a in atoms]
+    x = [np.eye(7)[element[a]] for a in atoms]
+    return GraphDomain.from_arrays([t > 0 for t in types], x, hops, edge_types=types), y
