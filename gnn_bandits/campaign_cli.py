@@ -324,7 +324,7 @@ def tell(
     json:bool=False, # Print JSON for a script
 ):
     "Record what was measured; returns when it is on the disk."
-    table = told_table(what, noise, id, value)     # first: a pipe may wait for the same folder
+    table = told_table(what, noise, id, value)
     with opened(folder) as c:
         if twice := told_before(c, table):
             aside(f"{twice} of these values were told before and now count twice; if that is a "

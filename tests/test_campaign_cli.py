@@ -543,8 +543,8 @@ def test_bad_results_through_a_pipe_change_nothing(bad, lab, pipe, case):
     assert {p.name: p.read_bytes() for p in Path("lab").iterdir()} == before
 
 
-def test_a_pipe_is_read_before_the_folder_is_opened(good, lab, monkeypatch):
-    "ask may write into the pipe that tell reads: tell must not hold the campaign while it waits"
+def test_ask_and_tell_in_one_pipe(good, lab, monkeypatch):
+    "While tell waits for its table, the program that writes the table may ask the same campaign"
     class Buffer:
         def read(self):
             with Campaign.open("lab") as c: asked = [c.ids[a] for a in c.ask(3)]
