@@ -1,4 +1,5 @@
 "Campaigns from a shell: every command, every format, and one line for every mistake."
+import io
 import json
 import os
 import shutil
@@ -429,6 +430,150 @@ def test_classes_stay_the_same_when_candidates_are_added(good, bad):
         assert c.domain.d == 4 and c.ids == ["a", "b", "2"]
         np.testing.assert_allclose(c.domain.nodes[-2:], direct.domain.nodes)
     bad("add lab odd.graphml", says="'element' to be one of C, N, O, got 'B'")
+
+
+# molecules that are hard to read
+
+def test_unusual_molecules_are_candidates(shell):
+    Chem = pytest.importorskip("rdkit.Chem")
+    peptide = Chem.MolToSmiles(Chem.MolFromSequence("ACDEFGHIKLMNPQRSTVWY"*6))
+    odd = ["[Fe]", "C[Mg]Br", "[NH3]->[Cu]", "[Fe+2].[Cl-].[Cl-]", "[CH3]", "[O][O]", "[CH2]",
+           "[Na+]", "*CC", "CCO", peptide]
+    write("p.csv", "SMILES\n" + "\n".join(odd) + "\n")
+    code, out, err = shell("new p.csv --smiles SMILES --out lab")
+    assert (code, err) == (0, "") and "11 candidates in lab" in out
+    with Campaign.open("lab") as c:
+        assert c.domain.sizes.max() > 900 and c.table["SMILES"].tolist() == odd
+    code, out, err = shell("ask lab -n 11 --csv")
+    assert code == 0 and all(f"{s}," in out for s in odd)
+
+
+def test_ten_thousand_duplicates_are_one_line(shell):
+    pytest.importorskip("rdkit")
+    write("p.csv", "SMILES\n" + "CCO\nOCC\n"*5000 + "CN\n")
+    code, out, err = shell("new p.csv --smiles SMILES --out lab")
+    assert code == 0 and "10001 candidates in lab" in out
+    assert err == ("gnn_bandits: note: 9999 of 10001 rows hold the molecule of an earlier row and "
+                   "are kept, such as row 2, which is the molecule of row 1.\n")
+    with Campaign.open("lab") as c: assert len(c) == 10_001 and len(set(c.ask(5))) == 5
+
+
+UNREADABLE = {"ring": ("SMILES\nCCO\nC1CC\nCN\n", "'C1CC' is no molecule"),
+              "valence": ("SMILES\nCCO\nC(C)(C)(C)(C)C\nCN\n", "greater than permitted"),
+              "aromatic": ("SMILES\nCCO\nc1cccc1\nCN\n", "kekulize"),
+              "name": ("SMILES\nCCO\nCCN ethylamine\nCN\n", "without a name"),
+              "empty": ("SMILES,n\nCCO,1\n,2\nCN,3\n", "'' is no molecule (empty)"),
+              "blanks": ("SMILES,n\nCCO,1\n  ,2\nCN,3\n", "no molecule (empty)"),
+              "blank line": ("SMILES\nCCO\n\nCN\n", "'' is no molecule (empty)")}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_molecules_that_cannot_be_read(bad, shell, case):
+    pytest.importorskip("rdkit")
+    content, says = UNREADABLE[case]
+    write("p.csv", content)
+    line = bad("new p.csv --smiles SMILES --out lab", says=says)
+    assert "p.csv: row 2, column 'SMILES'" in line and "--invalid skip" in line
+    assert [p.name for p in Path().iterdir()] == ["p.csv"]
+    code, out, err = shell("new p.csv --smiles SMILES --invalid skip --out lab")
+    assert code == 0 and "2 candidates in lab" in out
+    assert err.startswith("gnn_bandits: note: 1 row was left out; row 2: ") and err.count("\n") == 1
+    with Campaign.open("lab") as c: assert c.table["SMILES"].tolist() == ["CCO", "CN"]
+
+
+def test_a_column_that_could_name_candidates_is_pointed_out(shell):
+    pytest.importorskip("rdkit")
+    def note(content, options=""):
+        write("p.csv", content)
+        code, out, err = shell(f"new p.csv --smiles SMILES --out lab {options}")
+        assert code == 0 and err.count("\n") <= 1, err
+        shutil.rmtree("lab")
+        return err
+    named = "price,name,SMILES\n1,a,CCO\n2,b,CN\n"
+    assert "the column 'name', begin again with --id 'name'" in note(named)
+    assert note(named, "--id name") == note(named.replace("name", "id")) == ""
+    assert note(named.replace("b", "a")) == note(named.replace("b", "")) == ""     # no names
+    assert note("y,SMILES\n1.5,CCO\n-2,CN\n") == note("SMILES\nCCO\nCN\n") == ""
+
+
+def test_what_a_person_sees_at_the_start(good, bad):
+    write("p.json", linked(nets(), [f"n{i}" for i in range(12)]))
+    good("new p.json --out lab")
+    assert "last events" not in good("status lab")
+    asked = good("ask lab -n 2").splitlines()
+    assert asked[0].split() == ["id", "why"] and "at random, as a start" in asked[1]
+    good("tell lab n3 1.5"), good("undo lab")
+    said = good("status lab")
+    assert "time (UTC)" in said and "undone" in said
+    pending = good("status lab --json")["pending"]
+    assert len(pending) == 2 and pending[0]["time"][10] == "T" and "+00:00" in pending[0]["time"]
+    assert bad("ask lib") == "gnn_bandits: campaign ask: there is no folder lib"
+
+
+# pipes and hops
+
+@pytest.fixture
+def pipe(monkeypatch):
+    def put(content):
+        data = content if isinstance(content, bytes) else content.encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    return put
+
+
+def test_results_through_a_pipe(good, lab, pipe):
+    pipe("id;value;note\nn5;1.5;a\nn6;-2;\n")
+    said = good("tell lab - --noise 0.5 --json")
+    assert said["told"] == 2 and said["measurements"] == 6
+    with Campaign.open("lab") as c:
+        last = c.observations.iloc[-2:]
+        assert last["id"].tolist() == ["n5", "n6"] and last["value"].tolist() == [1.5, -2.]
+        assert last["noise"].tolist() == [0.5]*2 and last["note"].iloc[0] == "a"
+    pipe("nr,y\nn7,3\n")
+    good("tell lab - --id nr --value y")
+
+
+@pytest.mark.parametrize("case", RESULTS)
+def test_bad_results_through_a_pipe_change_nothing(bad, lab, pipe, case):
+    content, says = RESULTS[case]
+    before = {p.name: p.read_bytes() for p in Path("lab").iterdir()}
+    pipe(content)
+    line = bad("tell lab -", says=says)
+    assert ".csv" not in line and ("standard input" in line) == (case not in ("unknown id",
+                                                                              "negative noise"))
+    assert {p.name: p.read_bytes() for p in Path("lab").iterdir()} == before
+
+
+def test_ask_and_tell_in_one_pipe(good, lab, monkeypatch):
+    "While tell waits for its table, the program that writes the table may ask the same campaign"
+    class Buffer:
+        def read(self):
+            with Campaign.open("lab") as c: asked = [c.ids[a] for a in c.ask(3)]
+            return "".join(["id,value\n", *(f"{i},1.5\n" for i in asked)]).encode()
+    class Pipe:
+        buffer = Buffer()
+        def isatty(self): return False
+    monkeypatch.setattr(sys, "stdin", Pipe())
+    said = good("tell lab - --json")
+    assert said["told"] == 3 and said["pending"] == 0
+
+
+def test_hops(good, bad):
+    pytest.importorskip("rdkit")
+    write("p.csv", "SMILES\nCCO\nCCN\nCCCC\nc1ccccc1\nCC(=O)O\n")
+    write("p.json", linked(nets()))
+    for pool in ("p.csv --smiles SMILES", "p.json"):
+        for text, hops in (("", 1), ("--hops 0", 0), ("--hops 2", 2), ("--hops 0,1", (0, 1))):
+            good(f"new {pool} {text} --out lab")
+            with Campaign.open("lab") as c:
+                assert (tuple(c.domain.hops) if hops == (0, 1) else c.domain.hops) == hops
+            if text == "--hops 0,1":
+                good("ask lab -n 2"), good("tell lab 1 2.5"), good("tell lab 0 1"), good("ask lab")
+            shutil.rmtree("lab")
+    for text in ("-1", "1.5", "x", "0;1", "1,1"):
+        bad(f"new p.json --out lab --hops {text}", says="hops")
+    GraphDomain.from_networkx(nets(), "x").save("p.npz")
+    bad("new p.npz --out lab --hops 2", says="leave out --hops")
+    assert not Path("lab").exists()
 
 
 # tables

