@@ -29,7 +29,7 @@ from scipy.stats import norm
 from gnn_bandits.bandits import WHOLE_POOL, Prior
 from gnn_bandits.campaigns import CampaignPolicy, propose, virtual
 from gnn_bandits.core import optional, progress_bar, write_table
-from gnn_bandits.molecules import qm9, read_smiles, tanimoto
+from gnn_bandits.molecules import ATOM_FEATURES, ELEMENTS, qm9, read_smiles, tanimoto
 from gnn_bandits.surrogate import (FREEDOM, LazyPrior, Surrogate, bend, candidate_priors, log_slope,
                                    student_log_density)
 
@@ -107,7 +107,7 @@ def mix(x):
 def weisfeiler_lehman(labels, owner, ends, types, rounds=3):
     """The subtree kernel with unit diagonal; a neighbour counts together with the type of its bond.
 
-    labels: a number for each atom; owner: its molecule; ends: both atoms of each bond; types: a
+    labels: numbers of each atom; owner: its molecule; ends: both atoms of each bond; types: a
     number for each bond. The multiset around an atom is known by a sum of random numbers.
     """
     n, K = owner.max() + 1, 0.
@@ -126,16 +126,12 @@ def weisfeiler_lehman(labels, owner, ends, types, rounds=3):
 
 def wl_gp(pool):
     "Weisfeiler-Lehman, three rounds, from element, hydrogens, charge and aromaticity."
+    first = *ELEMENTS, "number of other element", "hydrogens", "charge", "aromatic"
     d = pool.domain
-    kind = lambda a: (a.GetAtomicNum(), a.GetTotalNumHs(), a.GetFormalCharge(), a.GetIsAromatic())
-    labels = np.array([kind(a) for m in pool.molecules for a in m.GetAtoms()], dtype=np.int64)
+    labels = d.raw[:, [ATOM_FEATURES.index(k) for k in first]].numpy()
     owner = np.repeat(np.arange(len(pool)), d.sizes.numpy())
-    first, second = np.array([[b.GetBeginAtomIdx(), b.GetEndAtomIdx()]
-                              for m in pool.molecules for b in m.GetBonds()], dtype=np.int64).T
-    kinds = [int(b.GetBondType()) for m in pool.molecules for b in m.GetBonds()]
-    shift = np.repeat(d.offsets[:-1].numpy(), [m.GetNumBonds() for m in pool.molecules])
-    return standard(weisfeiler_lehman(labels, owner, (first + shift, second + shift),
-                                      np.array(kinds, dtype=np.int64)))
+    ends = [e.numpy() for e in d.edges.numbers(d.offsets)]
+    return standard(weisfeiler_lehman(labels, owner, ends, d.edges.type.numpy()))
 
 
 def fragments_gp(pool):
