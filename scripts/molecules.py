@@ -118,13 +118,13 @@ def weisfeiler_lehman(labels, owner, ends, types, rounds=3):
 
 
 def wl_gp(pool):
-    "Weisfeiler-Lehman, three rounds, from element, hydrogens, charge and aromaticity."
-    first = *ELEMENTS, "number of other element", "hydrogens", "charge", "aromatic"
-    d = pool.domain
-    labels = d.raw[:, [ATOM_FEATURES.index(k) for k in first]].numpy()
+    "Weisfeiler-Lehman, three rounds, from the element, or also hydrogens, charge and aromaticity."
+    d, element = pool.domain, (*ELEMENTS, "number of other element")
     owner = np.repeat(np.arange(len(pool)), d.sizes.numpy())
-    ends = [e.numpy() for e in d.edges.numbers(d.offsets)]
-    return standard(weisfeiler_lehman(labels, owner, ends, d.edges.type.numpy()))
+    bonds = [e.numpy() for e in d.edges.numbers(d.offsets)], d.edges.type.numpy()
+    labels = [d.raw[:, [ATOM_FEATURES.index(k) for k in (*element, *more)]].numpy()
+              for more in ((), ("hydrogens", "charge", "aromatic"))]
+    return [standard(weisfeiler_lehman(x, owner, *bonds))[0] for x in labels]
 
 
 def fragments_gp(pool):
