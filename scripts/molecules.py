@@ -1,0 +1,357 @@
+"""Molecules side by side: campaigns and predictions of many recipes on the same pools of QM9.
+
+    python scripts/molecules.py nbs/results/molecules.csv --jobs 2
+    python scripts/molecules.py nbs/results/molecules_prediction.csv --prediction --jobs 2
+
+One row for each campaign (or prediction); rows that are in the table are not repeated, so the
+script can be stopped and started again. All recipes have the same pools, starts, noise and budget;
+only recipes that ask for ten at a time have starts of their own, the same among them. Columns:
+gap_30 is the distance to the best after 30 measurements, regret the mean distance of all measured,
+top_ten how many of the best ten were measured (top_ten_tied counts ties with the tenth),
+top_percent_at the measurement that first hit the best percent, setup the seconds to read the pool
+and make the first model, seconds the time a suggestion took. Seeds from 9000 are for the test,
+seeds from 6000 for choosing settings:
+
+    python scripts/molecules.py development.csv --first 6000 --pools 3
+
+It needs the extras `molecules` and `qm9`; the rivals need `sklearn` and `botorch`. A small trial of
+everything takes a minute or two:
+
+    python scripts/molecules.py trial.csv --size 60 --budget 15 --first 6000 --pools 1
+"""
+import argparse, time
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from joblib import Parallel, delayed
+from scipy import sparse
+from scipy.stats import norm
+
+from gnn_bandits.bandits import WHOLE_POOL, Prior
+from gnn_bandits.campaigns import CampaignPolicy, propose, virtual
+from gnn_bandits.core import optional, progress_bar, write_table
+from gnn_bandits.molecules import ATOM_FEATURES, ELEMENTS, qm9, read_smiles, tanimoto
+from gnn_bandits.surrogate import (FREEDOM, LazyPrior, Surrogate, bend, candidate_priors, log_slope,
+                                   student_log_density)
+
+TARGETS = ("gap", "dipole", "U0", "polarisability")
+KEY = ["size", "target", "noise", "seed", "recipe", "batch"]
+KEY_PREDICTION = ["size", "target", "noise", "seed", "model", "n"]
+STEPS, TRAIN, LEVELS = (10, 20, 30, 50, 75, 100), (50, 100, 300), (0.5, 0.9, 0.99)
+REFIT = 5 # Measurements between two fits of the forest; a fit at each would take minutes
+SLOW = {"tanimoto qLogNEI": 10} # Recipes that are played on the first few pools only
+
+
+class Pool:
+    "Some molecules of QM9, their properties, and what several recipes are made from."
+    def __init__(self, rows, size):
+        read = read_smiles(rows["smiles"].tolist(), invalid="skip")
+        self.domain, self.smiles = read.domain[:size], read.canonical[:size]
+        self.values = rows.iloc[read.rows[:size]]
+    def __len__(self): return len(self.domain)
+    def sums(self, x):
+        "The sum of some numbers of the atoms over each molecule."
+        owner = torch.repeat_interleave(torch.arange(len(self)), self.domain.sizes)
+        return torch.zeros(len(self), x.shape[1], dtype=x.dtype).index_add(0, owner, x)
+    @cached_property
+    def molecules(self): return [optional("rdkit.Chem", "molecules").MolFromSmiles(s)
+                                 for s in self.smiles]
+    @cached_property
+    def bag(self): return self.sums(self.domain.raw)
+    @cached_property
+    def tanimoto(self): return tanimoto(self.smiles)
+    @cached_property
+    def columns(self):
+        "Counts of Morgan substructures beside the bag of atoms, for the forest."
+        make = optional("rdkit.Chem.rdFingerprintGenerator", "molecules").GetMorganGenerator
+        counts = [make(radius=2, fpSize=2048).GetCountFingerprintAsNumPy(m) for m in self.molecules]
+        X = np.column_stack([np.stack(counts), self.bag.numpy()]).astype(np.float32)
+        return X[:, X.std(0) > 0]
+
+
+def gntk_only(pool):
+    "The graph kernel of the paper: depths 1 to 3, 0 to 2 hops, chosen by evidence."
+    form = "matrix" if len(pool) <= WHOLE_POOL else "rows"
+    return [LazyPrior(pool.domain, L, h, form) for h in (1, 0, 2) for L in (2, 1, 3)]
+
+
+def standard(K):
+    "A kernel centred over the pool, with a mean diagonal of one, as a list of priors."
+    return [Prior.kernel(K).standard]
+
+
+def tanimoto_and_bag(pool):
+    "Both kernels with equal weights, each centred and scaled first."
+    return standard(standard(pool.tanimoto)[0].K + standard(pool.bag @ pool.bag.T)[0].K)
+
+
+def mix(x):
+    "Numbers of 64 bits that look random, one for each number (splitmix64)."
+    x = x.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30)))*np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27)))*np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def weisfeiler_lehman(labels, owner, ends, types, rounds=3):
+    """The subtree kernel with unit diagonal; a neighbour counts together with the type of its bond.
+
+    labels: numbers of each atom; owner: its molecule; ends: both atoms of each bond; types: a
+    number for each bond. The multiset around an atom is known by a sum of random numbers.
+    """
+    n, K = owner.max() + 1, 0.
+    for _ in range(rounds + 1):
+        labels = np.unique(labels, return_inverse=True, axis=0)[1].ravel()
+        pair = np.ones(len(labels)), (owner, labels)
+        Phi = sparse.coo_array(pair, shape=(n, labels.max() + 1)).tocsr()
+        K = K + (Phi @ Phi.T).toarray()
+        around = np.zeros(len(labels), dtype=np.uint64)
+        for here, there in (ends, ends[::-1]):
+            np.add.at(around, here, mix(mix(labels[there]) + types.astype(np.uint64)))
+        labels = np.column_stack([labels.astype(np.uint64), around])
+    root = np.sqrt(K.diagonal())
+    return torch.from_numpy(K/root/root[:, None])
+
+
+def wl_gp(pool):
+    "Weisfeiler-Lehman, three rounds, from the element, or also hydrogens, charge and aromaticity."
+    d, element = pool.domain, (*ELEMENTS, "number of other element")
+    owner = np.repeat(np.arange(len(pool)), d.sizes.numpy())
+    bonds = [e.numpy() for e in d.edges.numbers(d.offsets)], d.edges.type.numpy()
+    labels = [d.raw[:, [ATOM_FEATURES.index(k) for k in (*element, *more)]].numpy()
+              for more in ((), ("hydrogens", "charge", "aromatic"))]
+    return [standard(weisfeiler_lehman(x, owner, *bonds))[0] for x in labels]
+
+
+def fragments_gp(pool):
+    "An RBF kernel on all descriptors of rdkit; half, once or twice the median distance."
+    describe = optional("rdkit.Chem.Descriptors", "molecules").CalcMolDescriptors
+    X = torch.tensor([list(describe(m).values()) for m in pool.molecules], dtype=torch.float64)
+    X = X[:, X.isfinite().all(0)]
+    X = X[:, X.std(0) > 1e-9*X.abs().amax(0).clamp(min=1)]
+    D = torch.cdist(Z := (X - X.mean(0))/X.std(0), Z)
+    middle = D[torch.triu_indices(len(D), len(D), 1).unbind()].median()
+    return [standard(torch.exp(-(D/(s*middle))**2/2))[0] for s in (1, 0.5, 2)]
+
+
+MODELS = {"ours": lambda pool: candidate_priors(pool.domain), # What a campaign uses by default
+          "gntk only": gntk_only, "tanimoto": lambda pool: standard(pool.tanimoto),
+          "tanimoto + bag": tanimoto_and_bag, "bag": lambda pool: standard(pool.bag @ pool.bag.T),
+          "WL": wl_gp, "fragments": fragments_gp,
+          "random": lambda pool: [Prior.kernel(torch.eye(len(pool), dtype=torch.float64))]}
+
+
+def grow(pool, arms, told):
+    "What each tree of a forest says of every molecule, (100, n)."
+    trees = optional("sklearn.ensemble", "sklearn").RandomForestRegressor(100, random_state=0)
+    trees.fit(pool.columns[arms], told)
+    return np.stack([t.predict(pool.columns) for t in trees.estimators_])
+
+
+def forest(pool):
+    "Upper bounds by a random forest: mean and two standard deviations of the trees."
+    last = {}
+    def score(arms, told):
+        if not last or len(arms) >= last["t"] + REFIT: last.update(t=len(arms),
+                                                                   trees=grow(pool, arms, told))
+        return last["trees"].mean(0) + 2*last["trees"].std(0)
+    return score
+
+
+def noisy_improvement(pool):
+    "qLogNEI in BoTorch of a Tanimoto Gaussian process fitted by marginal likelihood, as in GAUCHE."
+    gpytorch, fit = optional("gpytorch", "botorch"), optional("botorch.fit", "botorch")
+    botorch = optional("botorch.models.gpytorch", "botorch")
+    improvement = optional("botorch.acquisition", "botorch").qLogNoisyExpectedImprovement
+
+    class Tanimoto(gpytorch.kernels.Kernel):
+        "Looks the similarity up by the numbers of the molecules."
+        def forward(self, a, b, diag=False, **params):
+            a, b = a[..., 0].long(), b[..., 0].long()
+            return pool.tanimoto[a, b] if diag else pool.tanimoto[a[..., None], b[..., None, :]]
+
+    class Model(gpytorch.models.ExactGP, botorch.GPyTorchModel):
+        "Constant mean, scaled kernel."
+        num_outputs = 1
+        def __init__(self, X, y):
+            super().__init__(X, y, gpytorch.likelihoods.GaussianLikelihood())
+            self.mean_module = gpytorch.means.ConstantMean()
+            self.covar_module = gpytorch.kernels.ScaleKernel(Tanimoto())
+            self.double()
+        def forward(self, x):
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(x),
+                                                             self.covar_module(x))
+
+    def score(arms, told):
+        X, y = torch.tensor(arms, dtype=torch.float64)[:, None], torch.tensor(told)
+        model = Model(X, (y - y.mean())/y.std())
+        fit.fit_gpytorch_mll(gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model))
+        with torch.random.fork_rng(devices=()), torch.no_grad():
+            torch.manual_seed(len(arms))                 # of the samples
+            gain = improvement(model, X, prune_baseline=True)
+            scores, new = np.full(len(pool), -np.inf), np.setdiff1d(np.arange(len(pool)), arms)
+            parts = torch.tensor(new, dtype=torch.float64)[:, None, None].split(256)
+            scores[new] = torch.cat([gain(p) for p in parts]).numpy()
+        return scores
+    return score
+
+
+SCORERS = {"random forest": forest, "tanimoto qLogNEI": noisy_improvement}
+
+
+class Recipe(NamedTuple):
+    "How a campaign is played."
+    model:str # A key of `MODELS` or of `SCORERS`
+    policy:object # A name or a `CampaignPolicy`
+    batch:int=1 # Suggestions at a time
+
+
+GREEDY = CampaignPolicy("ucb", beta=0.)
+GAUSSIAN = [m for m in MODELS if m != "random"]
+RECIPES = {f"{m} ucb": Recipe(m, "ucb") for m in GAUSSIAN}
+RECIPES |= {f"{m} greedy": Recipe(m, GREEDY) for m in GAUSSIAN}
+RECIPES |= {f"ours {p}": Recipe("ours", p) for p in ("ei", "ts", "pe")}
+RECIPES |= {f"{m} ei": Recipe(m, "ei") for m in ("tanimoto", "tanimoto + bag")}
+RECIPES |= {f"{m} ucb by 10": Recipe(m, "ucb", 10) for m in ("ours", "tanimoto", "tanimoto + bag")}
+RECIPES |= {"random": Recipe("random", "random")} | {m: Recipe(m, None) for m in SCORERS}
+
+
+def play(score, values, budget, noise, rng):
+    "The arms that a score picks after the random starts that every campaign has."
+    policy, arms, told = CampaignPolicy(), [], []
+    state = np.full(len(values), "available", dtype="<U9")
+    while len(arms) < budget:
+        if len(arms) < policy.first(len(values)): arm = propose(None, policy, 1, state, rng)[0][0]
+        else: arm = int(np.where(state == "available", score(arms, told), -np.inf).argmax())
+        arms.append(arm), told.append(values[arm] + noise*rng.standard_normal())
+        state[arm] = "measured"
+    return np.array(arms)
+
+
+def row(arms, values):
+    "What a campaign found: distance to the best value in deviations of the pool, and the top."
+    gaps = (values.max() - values)/values.std()
+    best, order = np.minimum.accumulate(gaps[arms]), np.argsort(gaps, kind="stable")
+    first = lambda hit: np.flatnonzero(hit)[0] + 1 if hit.any() else np.nan
+    hits = lambda k: len(set(order[:k]) & set(arms))
+    percent = gaps[order[max(1, len(values)//100) - 1]]
+    return {f"gap_{s}": best[min(s, len(best)) - 1] for s in STEPS} | dict(
+        mean_gap=best.mean(), regret=gaps[arms].mean(), top_ten=hits(10), top_fifty=hits(50),
+        top_ten_tied=min(10, (gaps[arms] <= gaps[order[:10]].max()).sum()), # Ties count as well
+        found_at=first(best <= 1e-12), top_percent_at=first(best <= percent))
+
+
+def campaigns(rows, size, budget, todo):
+    "One row for each campaign with one model on one pool."
+    torch.set_num_threads(1)
+    start, pool = time.perf_counter(), Pool(rows, size)
+    model, out = RECIPES[todo[0][4]].model, []
+    if gaussian := model in MODELS:                     # kernels are made when they are first used
+        priors = MODELS[model](pool)
+        Surrogate(priors).learn(list(range(10)), np.arange(10.)).latent
+    else: SCORERS[model](pool)([0, 1, 2], [0., 1., 3.])
+    setup = time.perf_counter() - start
+    for key in todo:
+        _, target, noise, seed, name, batch = key
+        values, rng = pool.values[target].to_numpy(float), np.random.default_rng([seed, 4])
+        start, sd = time.perf_counter(), float(noise.split()[0])*values.std()
+        if gaussian: arms = virtual(priors, values, budget, RECIPES[name].policy, batch=batch,
+                                    noise_std=sd, rng=rng)["arm"].to_numpy()
+        else: arms = play(SCORERS[model](pool), values, budget, sd, rng)
+        spent = (time.perf_counter() - start)/(len(arms) - CampaignPolicy().first(len(pool)))
+        out.append(dict(zip(KEY, key)) | row(arms, values) | dict(setup=setup, seconds=spent))
+    return out
+
+
+def surrogate_says(priors, arms, told, values):
+    "Means, ends of intervals and log densities of the true values by a Gaussian process."
+    s = Surrogate(priors).learn(arms, told)
+    fit, (z, std) = s._update(), s._spread()
+    x = (torch.tensor(values) - fit.shift)/fit.unit
+    error = ((bend(x, fit.power) - fit.middle[0])/fit.middle[1] - z)/std
+    density = student_log_density(error, s.t + FREEDOM) - std.log() + log_slope(x, fit.power)
+    density = density - np.log(fit.middle[1]*fit.unit)
+    return s.mean.numpy(), [[e.numpy() for e in s.interval(p)] for p in LEVELS], density.numpy()
+
+
+def forest_says(pool, arms, told, values):
+    "The same by a forest, whose trees are taken to scatter normally."
+    trees = grow(pool, arms, told)
+    mean, std = trees.mean(0), trees.std(0).clip(1e-6*np.std(told))
+    half = norm.ppf((1 + np.array(LEVELS))/2)[:, None]*std
+    return mean, list(zip(mean - half, mean + half)), norm.logpdf(values, mean, std)
+
+
+def predictions(rows, size, budget, todo):
+    "One row for each prediction by one model on one pool, from molecules chosen at random."
+    torch.set_num_threads(1)
+    pool, model, out = Pool(rows, size), todo[0][4], []
+    priors = MODELS[model](pool) if model in MODELS else None
+    for key in todo:
+        _, target, noise, seed, _, n = key
+        values, rng = pool.values[target].to_numpy(float), np.random.default_rng([seed, 5])
+        arms, new = np.split(rng.permutation(len(pool)), [n])
+        sd = values.std()
+        told = values[arms] + float(noise.split()[0])*sd*rng.standard_normal(len(arms))
+        say, by = (surrogate_says, priors) if priors else (forest_says, pool)
+        mean, ends, density = say(by, arms.tolist(), told.tolist(), values)
+        cover = {f"cover_{100*p:g}": ((low <= values) & (values <= high))[new].mean()
+                 for p, (low, high) in zip(LEVELS, ends)}
+        out.append(dict(zip(KEY_PREDICTION, key)) | cover | dict(
+            rmse=np.sqrt(((mean - values)[new]**2).mean())/sd,
+            nll=-(density + np.log(sd))[new].mean()))   # as if values were in deviations
+    return out
+
+
+def wanted(o, seed):
+    "The keys of one pool, in groups that share a model."
+    chosen = lambda name, model: not o.recipes or name in o.recipes or model in o.recipes
+    few = lambda name: seed - o.first < SLOW.get(name, o.pools)
+    same = lambda t: (o.size, t, f"{o.noise:g} sd", seed)
+    if o.prediction: return [[(*same(t), m, n) for t in o.targets for n in TRAIN if n < o.size]
+                             for m in (*GAUSSIAN, "random forest") if chosen(m, m)]
+    groups = {}
+    for name, r in RECIPES.items():
+        if chosen(name, r.model) and few(name):
+            groups.setdefault(r.model, []).extend((*same(t), name, r.batch) for t in o.targets)
+    return list(groups.values())
+
+
+def main():
+    cli = argparse.ArgumentParser(description=__doc__,
+                                  formatter_class=argparse.RawDescriptionHelpFormatter)
+    cli.add_argument("path", type=Path, help="table to write, or to go on with")
+    cli.add_argument("--prediction", action="store_true", help="predictions instead of campaigns")
+    cli.add_argument("--recipes", nargs="+", help="names of recipes or of models; all if not given")
+    cli.add_argument("--targets", nargs="+", default=TARGETS, choices=TARGETS)
+    cli.add_argument("--pools", type=int, default=20, help="pools")
+    cli.add_argument("--first", type=int, default=9000, help="first seed; 6000 for development")
+    cli.add_argument("--size", type=int, default=1000, help="molecules in a pool")
+    cli.add_argument("--budget", type=int, default=100, help="measurements in a campaign")
+    cli.add_argument("--noise", type=float, default=0.1, help="in deviations of the pool")
+    cli.add_argument("--jobs", type=int, default=2, help="processes")
+    o = cli.parse_args()
+    known = {*RECIPES, *MODELS, *SCORERS}
+    if bad := set(o.recipes or ()) - known:
+        cli.error(f"unknown {sorted(bad)}; recipes and models: {', '.join(sorted(known))}")
+    names = KEY_PREDICTION if o.prediction else KEY
+    table = pd.read_csv(o.path) if o.path.exists() else pd.DataFrame(columns=names)
+    done, rows, tasks = set(table[names].itertuples(index=False, name=None)), qm9(TARGETS), []
+    for seed in range(o.first, o.first + o.pools):
+        some = np.random.default_rng([96, seed]).choice(len(rows), o.size*21//20, replace=False)
+        for keys in wanted(o, seed):
+            if todo := [k for k in keys if k not in done]:
+                make = predictions if o.prediction else campaigns
+                tasks.append(delayed(make)(rows.iloc[some], o.size, o.budget, todo))
+    results = Parallel(o.jobs, return_as="generator_unordered", batch_size=1)(tasks)
+    for new in progress_bar(results, "models of pools", len(tasks)):
+        new = pd.DataFrame(new)
+        table = pd.concat([table, new], ignore_index=True) if len(table) else new
+        write_table(o.path, table.sort_values(names), 6)
+
+
+if __name__ == "__main__": main()
