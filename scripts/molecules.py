@@ -31,11 +31,12 @@ from joblib import Parallel, delayed
 from scipy import sparse
 from scipy.stats import norm
 
-from gnn_bandits.bandits import WHOLE_POOL, Prior
+from gnn_bandits.bandits import Prior
 from gnn_bandits.campaigns import CampaignPolicy, propose, virtual
 from gnn_bandits.core import optional, progress_bar, write_table
 from gnn_bandits.molecules import ATOM_FEATURES, ELEMENTS, qm9, read_smiles, tanimoto
-from gnn_bandits.surrogate import (FREEDOM, LazyPrior, Surrogate, bend, candidate_priors, log_slope,
+from gnn_bandits.relations import scramble
+from gnn_bandits.surrogate import (FREEDOM, Surrogate, bend, candidate_priors, log_slope,
                                    student_log_density)
 
 TARGETS = ("gap", "dipole", "U0", "polarisability")
@@ -75,8 +76,7 @@ class Pool:
 
 def gntk_only(pool):
     "The graph kernel of the paper: depths 1 to 3, 0 to 2 hops, chosen by evidence."
-    form = "matrix" if len(pool) <= WHOLE_POOL else "rows"
-    return [LazyPrior(pool.domain, L, h, form) for h in (1, 0, 2) for L in (2, 1, 3)]
+    return candidate_priors(pool.domain, (1, 2, 3), (0, 1, 2))
 
 
 def standard(K):
@@ -87,14 +87,6 @@ def standard(K):
 def tanimoto_and_bag(pool):
     "Both kernels with equal weights, each centred and scaled first."
     return standard(standard(pool.tanimoto)[0].K + standard(pool.bag @ pool.bag.T)[0].K)
-
-
-def mix(x):
-    "Numbers of 64 bits that look random, one for each number (splitmix64)."
-    x = x.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30)))*np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27)))*np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 def weisfeiler_lehman(labels, owner, ends, types, rounds=3):
@@ -111,7 +103,7 @@ def weisfeiler_lehman(labels, owner, ends, types, rounds=3):
         K = K + (Phi @ Phi.T).toarray()
         around = np.zeros(len(labels), dtype=np.uint64)
         for here, there in (ends, ends[::-1]):
-            np.add.at(around, here, mix(mix(labels[there]) + types.astype(np.uint64)))
+            np.add.at(around, here, scramble(scramble(labels[there]) + types.astype(np.uint64)))
         labels = np.column_stack([labels.astype(np.uint64), around])
     root = np.sqrt(K.diagonal())
     return torch.from_numpy(K/root/root[:, None])
