@@ -928,7 +928,8 @@ def certificate(
     gain = top - float(low[leader])
     name, least = self.ids[leader], self.sign*float(low[leader])
     if_right = "the model is right" if B is None else f"the reward has a norm of at most {B:g}"
-    said = (f"If {if_right}, then with probability {1 - delta:g} {name} is worth "
+    said = (f"If {if_right}, then with probability {1 - delta:g}, for all candidates at once, "
+            f"{name} is worth "
             f"{'at least' if self.sign > 0 else 'at most'} {least:.4g}, and no candidate is better "
             f"than that by more than {gain:.4g}. Candidates that could still be better: "
             f"{len(remaining)}.")

@@ -205,10 +205,10 @@ def graph_prior(
     if total or look_alike(X): return DistinctPrior(X, L, total)
     return RowsPrior(X, L, anchor_arms(X.sizes))
 
-def label_of(L, hops):
+def label_of(L, hops, total=False):
     "The name of a graph kernel."
-    if hops is None: return f"GNTK, depth {L}"
-    return f"GNTK, depth {L}, {hops} hop{'' if hops == 1 else 's'}"
+    where = "" if hops is None else f", {hops} hop{'' if hops == 1 else 's'}"
+    return f"GNTK, depth {L}{where}{', sum over nodes' if total else ''}"
 
 # %% ../nbs/15_surrogate.ipynb #13a50030
 class LazyPrior(Prior):
@@ -313,17 +313,20 @@ def candidate_priors(
     check_choice("form", form, (None, *FORMS))
     own, form = domain.hops, form or size
     sums = depths is None and hops is None and look_alike(domain)
-    depths = ((2,) if sums else (1, 2, 3)) if depths is None else plain(depths)
-    hops = (() if sums else (0, 1, 2)) if hops is None else plain(hops)
+    atoms = sums and "molecules" in domain.notes
+    depths = ((2,) if atoms else (1, 2, 3)) if depths is None else plain(depths)
+    hops = (() if atoms else (0, 1, 2)) if hops is None else plain(hops)
     for L in depths: check_number("a depth", L, 1, whole=True)
     again = domain.raw is not None and domain.edges is not None
     rounds = [own] + [h for h in hops if again and h != own]
     if not isinstance(own, int): rounds = [own]       # features of several hops side by side
     order = sorted(depths, key=lambda L: (abs(L - 2), L))
-    found = [LazyPrior(domain, partial(graph_prior, domain, L, h, form, sums),
-                       label_of(L, h) + (", sum over nodes" if sums else ""), h, form,
-                       abs(L - 2)/2 + (0 if h == own else 0.5)) for h in rounds for L in order]
-    return found + [with_relations(found[0])] if sums and form != "features" else found
+    make = lambda L, h, total: LazyPrior(
+        domain, partial(graph_prior, domain, L, h, form, total), label_of(L, h, total), h, form,
+        abs(L - 2)/2 + (0 if h == own else 0.5))
+    found = [make(L, h, atoms) for h in rounds for L in order]
+    if not sums or form == "features": return found
+    return found + [with_relations(found[0] if atoms else make(2, own, True))]
 
 # %% ../nbs/15_surrogate.ipynb #13a50038
 STEP = 64 # Values between two fits that are taken in together
