@@ -20,7 +20,6 @@ everything takes a minute or two:
     python scripts/molecules.py trial.csv --size 60 --budget 15 --first 6000 --pools 1
 """
 import argparse, time
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,8 +42,16 @@ TARGETS = ("gap", "dipole", "U0", "polarisability")
 KEY = ["size", "target", "noise", "seed", "recipe", "batch"]
 KEY_PREDICTION = ["size", "target", "noise", "seed", "model", "n"]
 STEPS, TRAIN, LEVELS = (10, 20, 30, 50, 75, 100), (50, 100, 300), (0.5, 0.9, 0.99)
-REFIT = 5 # Measurements between two fits of the forest; a fit at each would take minutes
+REFIT = 5 # Measurements between two fits of the forest; a fit at each takes five times as long
 SLOW = {"tanimoto qLogNEI": 10} # Recipes that are played on the first few pools only
+
+
+def once(make):
+    "A property that is made when it is first needed (`cached_property` has a lock: no pickling)."
+    def get(self):
+        if make.__name__ not in self.made: self.made[make.__name__] = make(self)
+        return self.made[make.__name__]
+    return property(get)
 
 
 class Pool:
@@ -52,20 +59,20 @@ class Pool:
     def __init__(self, rows, size):
         read = read_smiles(rows["smiles"].tolist(), invalid="skip")
         self.domain, self.smiles = read.domain[:size], read.canonical[:size]
-        self.values = rows.iloc[read.rows[:size]]
+        self.values, self.made = rows.iloc[read.rows[:size]], {}
     def __len__(self): return len(self.domain)
     def sums(self, x):
         "The sum of some numbers of the atoms over each molecule."
         owner = torch.repeat_interleave(torch.arange(len(self)), self.domain.sizes)
         return torch.zeros(len(self), x.shape[1], dtype=x.dtype).index_add(0, owner, x)
-    @cached_property
+    @once
     def molecules(self): return [optional("rdkit.Chem", "molecules").MolFromSmiles(s)
                                  for s in self.smiles]
-    @cached_property
+    @once
     def bag(self): return self.sums(self.domain.raw)
-    @cached_property
+    @once
     def tanimoto(self): return tanimoto(self.smiles)
-    @cached_property
+    @once
     def columns(self):
         "Counts of Morgan substructures beside the bag of atoms, for the forest."
         make = optional("rdkit.Chem.rdFingerprintGenerator", "molecules").GetMorganGenerator
