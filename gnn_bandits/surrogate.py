@@ -10,7 +10,7 @@ __all__ = ['POWERS', 'SHARE', 'RANGES', 'ROWS_POOL', 'FORMS', 'STEP', 'CHOICE', 
 
 # %% ../nbs/15_surrogate.ipynb #13a50003
 import math
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 
 import numpy as np
 import torch
@@ -26,8 +26,8 @@ from .features import GNTKFeatures
 from .gntk import check_domains
 from .graphs import GraphDomain
 from .molecules import ELEMENTS
-from .relations import (DistinctPrior, RelationalPrior, SumPrior, graph_weights,
-                                   look_alike)
+from .relations import (DistinctPrior, OverlapPrior, RelationalPrior, SumPrior,
+                                   graph_weights, look_alike)
 from .posterior import (NOISE_FLOOR, NOISE_PRIOR, SCALE_PRIOR, FeaturePosterior,
                                    fit_times)
 
@@ -291,13 +291,17 @@ class FeaturesPrior(Prior):
 # %% ../nbs/15_surrogate.ipynb #13a50039
 def with_relations(
     usual:LazyPrior, # The usual graph kernel, by sums over nodes
-)->Prior:
-    "The sum of the usual kernel and a relational one, for pools whose nodes look alike."
+)->list[Prior]:
+    "Sums of the usual kernel and kernels of surroundings, for pools whose nodes look alike."
     X = usual.domain
     names, elements = X.notes.get("molecules", {}).get("names"), (*ELEMENTS, "other element")
     columns = None if names is None else [i for i, k in enumerate(names) if k in elements]
-    make = lambda: SumPrior([usual.made, RelationalPrior(X, 2, columns=columns, total=True)])
-    return LazyPrior(X, make, f"{usual.label}, with relations", usual.hops, usual.form, 1.5)
+    relational = cache(lambda: RelationalPrior(X, 2, columns=columns, total=True))
+    two = lambda: SumPrior([usual.made, relational()])
+    three = lambda: SumPrior([usual.made, relational(), OverlapPrior(X, 1, columns=columns)])
+    label = f"{usual.label}, with relations"
+    return [LazyPrior(X, two, label, usual.hops, usual.form, 1.5),
+            LazyPrior(X, three, f"{label} and overlap", usual.hops, usual.form, 5.)]
 
 # %% ../nbs/15_surrogate.ipynb #13a50034
 def candidate_priors(
@@ -326,7 +330,7 @@ def candidate_priors(
         abs(L - 2)/2 + (0 if h == own else 0.5))
     found = [make(L, h, atoms) for h in rounds for L in order]
     if not sums or form == "features": return found
-    return found + [with_relations(found[0] if atoms else make(2, own, True))]
+    return found + with_relations(found[0] if atoms else make(2, own, True))
 
 # %% ../nbs/15_surrogate.ipynb #13a50038
 STEP = 64 # Values between two fits that are taken in together
