@@ -88,7 +88,7 @@ def refine(
     np.add.at(key, v, scramble(scramble(code[u]) ^ scramble(kind + 2**32) ^ scramble(weight)))
     return key
 
-# %% ../nbs/14_relations.ipynb #d3549c92
+# %% ../nbs/14_relations.ipynb #d257f1ac
 def with_itself(
     X:GraphDomain, # Graphs with edges
     x:np.ndarray, # (total, d) features of their nodes
@@ -115,6 +115,10 @@ def with_itself(
             torch.from_numpy(weight[e])
         nodes = start[some][:, None] + np.arange(N)
         own[some] = self_kernel(torch.from_numpy(x[nodes]), A, c, nodes, blocks, L)
+    if (bare := np.flatnonzero(c[0] == 0)).size:
+        graph = int(np.searchsorted(start, bare[0], side="right")) - 1
+        raise ValueError(f"graph {graph}: a node and its neighbours have no features that the "
+                         "kernel looks at")
     return c, torch.from_numpy(own)/(L + 1)
 
 def self_kernel(x, A, c, nodes, blocks, L):
@@ -261,19 +265,14 @@ def overlap(
     a, b, both = A.sum(1).A1 if total is None else total, B.sum(1).A1, shared(A, B)
     return torch.from_numpy(both/(a[:, None] + b - both))
 
-# %% ../nbs/14_relations.ipynb #884035d5
+# %% ../nbs/14_relations.ipynb #b966d025
 def features_of(
     X:GraphDomain, # Graphs that know their features before aggregation
     columns, # Features to look at, only whether they are there; None: all, as they are
 )->np.ndarray: # (total, d)
-    "Features of all nodes, refused if a node has none."
+    "Features of all nodes."
     neighbours(X)                                           # refuses domains without edges
-    x = X.raw.numpy() if columns is None else (X.raw.numpy()[:, columns] != 0).astype(np.float64)
-    bare = ~x.any(1)
-    if bare.any():
-        graph = int(np.searchsorted(X.offsets.numpy(), bare.argmax(), side="right")) - 1
-        raise ValueError(f"graph {graph}: a node has no features that the kernel looks at")
-    return x
+    return X.raw.numpy() if columns is None else (X.raw.numpy()[:, columns] != 0).astype(np.float64)
 
 def blocks_in_words(n): return f"{n} block{'' if n == 1 else 's'}"
 

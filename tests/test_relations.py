@@ -115,3 +115,13 @@ def test_refusals():
     with pytest.raises(ValueError, match="over the same arms"):
         SumPrior([RelationalPrior(X), RelationalPrior(X[:1])])
     with pytest.raises(ValueError, match="a weight"): SumPrior([RelationalPrior(X)], [-1.])
+
+
+def test_a_node_without_features_among_others():
+    graphs = graphs_of([6]*40, p=0.95)
+    for g in graphs: g.nodes[0]["x"] = [0., 0., 0., 0.]
+    X = domain_of(graphs)
+    y = np.array([g.size() for g in graphs], float)
+    model = Surrogate(candidate_priors(X)).learn(range(25), y[:25])
+    assert np.isfinite(model.mean.numpy()).all() and "relations" in candidate_priors(X)[-1].label
+    assert np.isfinite(RelationalPrior(X).block(range(40)).numpy()).all()
