@@ -322,7 +322,8 @@ def candidate_priors(
     hops = (() if atoms else (0, 1, 2)) if hops is None else plain(hops)
     for L in depths: check_number("a depth", L, 1, whole=True)
     again = domain.raw is not None and domain.edges is not None
-    rounds = [own] + [h for h in hops if again and h != own]
+    bare = again and not bool(domain.raw.any(1).all())   # a node alone may have no features
+    rounds = [own] + [h for h in hops if again and h != own and not (h == 0 and bare)]
     if not isinstance(own, int): rounds = [own]       # features of several hops side by side
     order = sorted(depths, key=lambda L: (abs(L - 2), L))
     make = lambda L, h, total: LazyPrior(
