@@ -56,7 +56,7 @@ test-notebooks: test-export
 test-pytest: test-notebooks
 	@echo "== pytest"
 	@mkdir -p build
-	@bash -o pipefail -c '$(VENV)/bin/python -m pytest tests --ignore tests/oracle | tee build/pytest.log'
+	@bash -o pipefail -c '$(VENV)/bin/python -m pytest tests --ignore tests/oracle -n 2 --dist loadfile | tee build/pytest.log'
 
 test-wheel: test-pytest
 	@echo "== the wheel, in an empty environment"

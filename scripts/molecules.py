@@ -112,8 +112,8 @@ def weisfeiler_lehman(labels, owner, ends, types, rounds=3):
         for here, there in (ends, ends[::-1]):
             np.add.at(around, here, scramble(scramble(labels[there]) + types.astype(np.uint64)))
         labels = np.column_stack([labels.astype(np.uint64), around])
-    root = np.sqrt(K.diagonal())
-    return torch.from_numpy(K/root/root[:, None])
+    length = np.sqrt(K.diagonal())
+    return torch.from_numpy(K/length/length[:, None])
 
 
 def wl_gp(pool):
