@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['hidden_', 'neighbours', 'scramble', 'classes', 'row_keys', 'refine', 'with_itself', 'self_kernel', 'Surroundings',
            'surroundings', 'gather', 'len_of', 'tangent', 'relational_kernel', 'counts', 'shared', 'overlap',
-           'features_of', 'blocks_in_words', 'graph_weights', 'anchored_draw', 'RelationalPrior', 'OverlapPrior',
-           'DistinctPrior', 'look_alike', 'SumPrior']
+           'features_of', 'blocks_in_words', 'graph_weights', 'anchored_draw', 'DistinctPrior', 'RelationalPrior',
+           'OverlapPrior', 'look_alike', 'SumPrior']
 
 # %% ../nbs/14_relations.ipynb #0e3ca12f
 import math
@@ -300,8 +300,41 @@ def anchored_draw(
     A, rest = prior._through
     return A.T @ normal(len(A)) + rest*normal(len(prior))
 
-# %% ../nbs/14_relations.ipynb #e67122d9
-class RelationalPrior(RowsPrior):
+# %% ../nbs/14_relations.ipynb #cd3cc972
+class DistinctPrior(RowsPrior):
+    "The graph kernel over a pool in which many nodes look alike, in the standard form."
+    def __init__(self,
+        domain:GraphDomain, # The arms
+        L:int=2, # Hidden layers
+        total:bool=False, # Whether a graph counts by the sum over its nodes, not by their mean
+    ):
+        self.domain, self.total, self.weight = domain, total, graph_weights(domain, total, domain)
+        super().__init__(domain, L, anchor_arms(domain.sizes))
+    @cached_property
+    def _table(self):
+        "The distinct rows, and the part of each graph's nodes that have them."
+        first, code = classes(row_keys(self._nodes.numpy().round(12)))
+        graph = np.repeat(np.arange(len(self)), self.domain.sizes.numpy())
+        part = 1/self.domain.sizes.numpy()[graph]
+        share = sparse.csr_matrix((part, (graph, code)), (len(self), len(first)))
+        return Surroundings(self._nodes[first], [], share)
+    def _gram(self, arms):
+        some, w = self._table[np.asarray(arms)], self.weight[arms]
+        return relational_kernel(some, some, self.L)*w*w[:, None]
+    def _row(self, arm, arms=None):
+        arms = slice(None) if arms is None else np.asarray(arms)
+        pool = self._table if isinstance(arms, slice) else self._table[arms]
+        k = relational_kernel(self._table[arm], pool, self.L)[0]
+        return k*self.weight[arms]*self.weight[arm]
+    def _own(self): return super()._own()*self.weight**2
+    def _outside(self, graphs, arms):
+        K, own = super()._outside(graphs, arms)
+        w = graph_weights(graphs, self.total, self.domain)
+        return K*w[:, None]*self.weight[arms], own*w**2
+    def _wide_draw(self, normal): return anchored_draw(self, normal)
+
+# %% ../nbs/14_relations.ipynb #9c9e4a1b
+class RelationalPrior(DistinctPrior):
     "The kernel of an infinitely wide relational network over a pool, in the standard form."
     def __init__(self,
         domain:GraphDomain, # The arms; they know their edges and features before aggregation
@@ -313,33 +346,25 @@ class RelationalPrior(RowsPrior):
         check_domains(domain), check_number("blocks", blocks, 1, whole=True)
         L = max(2, blocks) if L is None else L
         check_number("the number of hidden layers L", L, blocks, whole=True)
-        self.blocks, self.columns = blocks, columns
-        self.domain, self.L, self.total = domain, L, total
-        self.weight = graph_weights(domain, total, domain)
-        super().__init__(domain, L, anchor_arms(domain.sizes))
+        self.blocks, self.columns, self.L = blocks, columns, L
+        super().__init__(domain, L, total)
         self.label = f"relational kernel, {blocks_in_words(blocks)}"
     @cached_property
-    def _table(self):
-        "Surroundings of the pool, and each graph's kernel with itself."
+    def _scaled(self):
+        "Features, scales in each block, and each graph's kernel with itself."
         x = features_of(self.domain, self.columns)
-        c, own = with_itself(self.domain, x, self.blocks, self.L)
-        return surroundings(self.domain, x, c), own
-    def _gram(self, arms):
-        some, w = self._table[0][np.asarray(arms)], self.weight[arms]
-        return relational_kernel(some, some, self.L)*w*w[:, None]
-    def _row(self, arm, arms=None):
-        arms = slice(None) if arms is None else np.asarray(arms)
-        pool = self._table[0] if isinstance(arms, slice) else self._table[0][arms]
-        k = relational_kernel(self._table[0][arm], pool, self.L)[0]
-        return k*self.weight[arms]*self.weight[arm]
-    def _own(self): return self._table[1]*self.weight**2
+        return x, *with_itself(self.domain, x, self.blocks, self.L)
+    @cached_property
+    def _table(self):
+        "Surroundings of the pool."
+        return surroundings(self.domain, *self._scaled[:2])
+    def _own(self): return self._scaled[2]*self.weight**2
     def _outside(self, graphs, arms):
-        x, some = features_of(graphs, self.columns), self._table[0][np.asarray(arms)]
+        x, some = features_of(graphs, self.columns), self._table[np.asarray(arms)]
         c, own = with_itself(graphs, x, self.blocks, self.L)
         w = graph_weights(graphs, self.total, self.domain)
         K = relational_kernel(surroundings(graphs, x, c), some, self.L)
         return K*w[:, None]*self.weight[arms], own*w**2
-    def _wide_draw(self, normal): return anchored_draw(self, normal)
 
 # %% ../nbs/14_relations.ipynb #4e9bff29
 class OverlapPrior(RowsPrior):
@@ -375,39 +400,7 @@ class OverlapPrior(RowsPrior):
         return overlap((C @ move).tocsr(), pool, C.sum(1).A1), torch.ones(len(graphs)).double()
     def _wide_draw(self, normal): return anchored_draw(self, normal)
 
-# %% ../nbs/14_relations.ipynb #cd3cc972
-class DistinctPrior(RowsPrior):
-    "The graph kernel over a pool in which many nodes look alike, in the standard form."
-    def __init__(self,
-        domain:GraphDomain, # The arms
-        L:int=2, # Hidden layers
-        total:bool=False, # Whether a graph counts by the sum over its nodes, not by their mean
-    ):
-        self.domain, self.total, self.weight = domain, total, graph_weights(domain, total, domain)
-        super().__init__(domain, L, anchor_arms(domain.sizes))
-    @cached_property
-    def _table(self):
-        "The distinct rows, and the part of each graph's nodes that have them."
-        first, code = classes(row_keys(self._nodes.numpy().round(12)))
-        graph = np.repeat(np.arange(len(self)), self.domain.sizes.numpy())
-        part = 1/self.domain.sizes.numpy()[graph]
-        share = sparse.csr_matrix((part, (graph, code)), (len(self), len(first)))
-        return Surroundings(self._nodes[first], [], share)
-    def _gram(self, arms):
-        some, w = self._table[np.asarray(arms)], self.weight[arms]
-        return relational_kernel(some, some, self.L)*w*w[:, None]
-    def _row(self, arm, arms=None):
-        arms = slice(None) if arms is None else np.asarray(arms)
-        pool = self._table if isinstance(arms, slice) else self._table[arms]
-        k = relational_kernel(self._table[arm], pool, self.L)[0]
-        return k*self.weight[arms]*self.weight[arm]
-    def _own(self): return super()._own()*self.weight**2
-    def _outside(self, graphs, arms):
-        K, own = super()._outside(graphs, arms)
-        w = graph_weights(graphs, self.total, self.domain)
-        return K*w[:, None]*self.weight[arms], own*w**2
-    def _wide_draw(self, normal): return anchored_draw(self, normal)
-
+# %% ../nbs/14_relations.ipynb #c91b8677
 def look_alike(
     X:GraphDomain, # Graphs
 )->bool:

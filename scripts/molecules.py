@@ -27,14 +27,13 @@ import numpy as np
 import pandas as pd
 import torch
 from joblib import Parallel, delayed
-from scipy import sparse
 from scipy.stats import norm
 
 from gnn_bandits.bandits import Prior
 from gnn_bandits.campaigns import CampaignPolicy, propose, virtual
 from gnn_bandits.core import optional, progress_bar, write_table
 from gnn_bandits.molecules import ATOM_FEATURES, ELEMENTS, qm9, read_smiles, tanimoto
-from gnn_bandits.relations import scramble
+from gnn_bandits.relations import counts
 from gnn_bandits.surrogate import (FREEDOM, Surrogate, bend, candidate_priors, log_slope,
                                    student_log_density)
 
@@ -96,34 +95,14 @@ def tanimoto_and_bag(pool):
     return standard(standard(pool.tanimoto)[0].K + standard(pool.bag @ pool.bag.T)[0].K)
 
 
-def weisfeiler_lehman(labels, owner, ends, types, rounds=3):
-    """The subtree kernel with unit diagonal; a neighbour counts together with the type of its bond.
-
-    labels: numbers of each atom; owner: its molecule; ends: both atoms of each bond; types: a
-    number for each bond. The multiset around an atom is known by a sum of random numbers.
-    """
-    n, K = owner.max() + 1, 0.
-    for _ in range(rounds + 1):
-        labels = np.unique(labels, return_inverse=True, axis=0)[1].ravel()
-        pair = np.ones(len(labels)), (owner, labels)
-        Phi = sparse.coo_array(pair, shape=(n, labels.max() + 1)).tocsr()
-        K = K + (Phi @ Phi.T).toarray()
-        around = np.zeros(len(labels), dtype=np.uint64)
-        for here, there in (ends, ends[::-1]):
-            np.add.at(around, here, scramble(scramble(labels[there]) + types.astype(np.uint64)))
-        labels = np.column_stack([labels.astype(np.uint64), around])
-    length = np.sqrt(K.diagonal())
-    return torch.from_numpy(K/length/length[:, None])
-
-
 def wl_gp(pool):
     "Weisfeiler-Lehman, three rounds, from the element, or also hydrogens, charge and aromaticity."
     d, element = pool.domain, (*ELEMENTS, "number of other element")
-    owner = np.repeat(np.arange(len(pool)), d.sizes.numpy())
-    bonds = [e.numpy() for e in d.edges.numbers(d.offsets)], d.edges.type.numpy()
     labels = [d.raw[:, [ATOM_FEATURES.index(k) for k in (*element, *more)]].numpy()
               for more in ((), ("hydrogens", "charge", "aromatic"))]
-    return [standard(weisfeiler_lehman(x, owner, *bonds))[0] for x in labels]
+    seen = [counts(d, x, 3)[0] for x in labels]  # a neighbour counts with its bond
+    K = [torch.from_numpy((C @ C.T).toarray()) for C in seen]
+    return [standard(k/k.diagonal().sqrt()/k.diagonal().sqrt()[:, None])[0] for k in K]
 
 
 def fragments_gp(pool):
