@@ -25,15 +25,15 @@ from torch import Tensor
 
 from .confidence import beta, epsilon
 from .core import (check_arms, check_choice, check_gram, check_memory, check_number,
-                              check_rewards, check_rng, counter_rng, in_threads, one_thread,
+                              check_rewards, check_rng, counter_rng, one_thread,
                               pack_arrays, progress_bar, split_rng, unpack_arrays,
                               write_atomically)
 from .features import GNTKFeatures
-from .gntk import check_domains, gntk_diag, kernel_, unit_cosines
+from .gntk import (Nodes, check_domains, gntk_diag, kernel_sums, node_table,
+                              some_nodes, vector_kernel)
 from .gntk import gntk as graph_kernel
 from .graphs import GraphDomain
 from .networks import LazyGNN, LazyNN, distinct_squares
-from .ntk import ntk
 from .posterior import (RIDGES, Belief, DiagonalPosterior, FeaturePosterior,
                                    FittedPosterior, Posterior, RowsPosterior, gram_root)
 from .rewards import Environment
@@ -143,9 +143,7 @@ def limit_kernel(
     L:int=2, # Hidden layers
 )->Tensor: # (n, n), at most 1
     "The normalised kernel of an infinitely wide network."
-    if inputs == "graph": return graph_kernel(domain, L=L)
-    x = domain.vectors()
-    return ntk((x @ x.T).clamp(-1, 1), L)
+    return graph_kernel(domain, L=L) if inputs == "graph" else vector_kernel(domain.vectors(), L=L)
 
 # %% ../nbs/12_bandits.ipynb #13c0aa02
 @patch
@@ -225,21 +223,15 @@ def features(
 
 # %% ../nbs/12_bandits.ipynb #13c0aa04
 def kernel_row(
-    a:Tensor, # (s, d) unit rows, the nodes of one graph
-    z:Tensor, # (total, d) unit rows, the nodes of all graphs of the pool
-    sizes:Tensor, # (n,) their node counts
+    pool:Nodes, # The nodes of all graphs of the pool
+    arm:int, # One graph
     L:int, # Hidden layers
+    arms=None, # The graphs to pair it with; all if not given
 )->Tensor: # (n,)
-    "The graph kernel between one graph and each graph of a pool."
-    width = max(1, 2**16//len(a))
-    def strip(i):
-        b = z[i:i + width]
-        work = a.new_empty(4, len(a)*len(b))
-        u = unit_cosines(a, b, work[0].view(len(a), len(b)))
-        return kernel_(u, L, work[1:]).mean(0)
-    k = torch.cat([*in_threads(strip, range(0, len(z), width))])
-    graph = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
-    return k.new_zeros(len(sizes)).index_add_(0, graph, k)/sizes
+    "The graph kernel between one graph of a pool and each graph of it."
+    others = pool if arms is None else some_nodes(pool, arms)
+    k = kernel_sums(some_nodes(pool, [arm]), others, L)[0]
+    return torch.from_numpy(k/(np.diff(others.start)*(pool.start[arm + 1] - pool.start[arm])))
 
 # %% ../nbs/12_bandits.ipynb #13c0aa06
 def anchor_arms(
@@ -276,12 +268,9 @@ class RowsPrior(Prior):
         if self.anchors is not None: return self
         return RowsPrior(self.domain, self.L, anchor_arms(self.domain.sizes))
     @cached_property
-    def _nodes(self): return torch.nn.functional.normalize(self.domain.nodes, dim=1)
+    def _nodes(self): return node_table(self.domain.nodes, self.domain.sizes)
     def _gram(self, arms): return graph_kernel(self.domain[arms], L=self.L)
-    def _row(self, arm, arms=None):
-        X = self.domain if arms is None else self.domain[arms]
-        graph = self._nodes[self.domain.offsets[arm]:self.domain.offsets[arm + 1]]
-        return kernel_row(graph, self._nodes if arms is None else X.nodes, X.sizes, self.L)
+    def _row(self, arm, arms=None): return kernel_row(self._nodes, arm, self.L, arms)
     def _own(self): return gntk_diag(self.domain, self.L)
     def _outside(self, graphs, arms):
         return graph_kernel(graphs, self.domain[arms], L=self.L), gntk_diag(graphs, self.L)

@@ -14,7 +14,6 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
-from itertools import chain, islice
 from numbers import Integral, Real
 from pathlib import Path
 from types import ModuleType
@@ -184,17 +183,19 @@ ALONE = 0.02 # Seconds that `in_threads` works alone before it asks for company
 def in_threads(
     f:Callable, # Work on one item
     items:Iterable, # Items, independent of each other
+    alone:float=ALONE, # Seconds to work alone first; 0 for work that is known to be long
 )->Iterator: # Results, in the order of the items
     "`f` of each item, computed by as many threads as torch has, each working alone."
     threads, items, began = torch.get_num_threads(), iter(items), time.perf_counter()
-    with one_thread():
-        for item in items:                            # work that is soon done needs no others
-            yield f(item)
-            if threads > 1 and time.perf_counter() - began > ALONE: break
-    if not (rest := list(islice(items, 1))): return
+    if threads == 1 or alone:                         # work that is soon done needs no others
+        with one_thread():
+            for item in items:
+                yield f(item)
+                if threads > 1 and time.perf_counter() - began > alone: break
+            else: return
     try:
         with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield from pool.map(f, chain(rest, items))
+            yield from pool.map(f, items)
     finally: torch.set_num_threads(threads)           # for threads that others start later
 
 # %% ../nbs/00_core.ipynb #d778fd99

@@ -16,9 +16,8 @@ from torch import Tensor
 
 from .core import check_choice, check_memory, check_number, in_threads
 from .graphs import GraphDomain
-from .gntk import (PRECISIONS, check_domains, gntk_diag, node_weights, nodes_of,
-                              pair_sums, same_size)
-from .spectrum import eigenvalues, legendre, multiplicity
+from .gntk import PRECISIONS, check_domains, gntk_diag, node_counts, own_kernel
+from .spectrum import eigenvalues, multiplicity
 
 # %% ../nbs/06_features.ipynb #621c9a1c
 def coordinate_factors(
@@ -89,6 +88,16 @@ class GNTKFeatures:
         if X.d != self.d:
             raise ValueError(f"expected graphs with d={self.d} as these features, got d={X.d}")
 
+# %% ../nbs/06_features.ipynb #06a469fe
+def same_size(X, graphs):
+    "Groups of graphs of one size s, at most `graphs(s)` at a time: their numbers, and s."
+    for s in X.sizes.unique().tolist():
+        for idx in (X.sizes == s).nonzero()[:, 0].split(max(1, graphs(s))): yield idx, s
+
+def nodes_of(X, idx, s):
+    "(g, s, d) features of graphs that all have s nodes."
+    return X.nodes[X.offsets[idx][:, None] + torch.arange(s)]
+
 # %% ../nbs/06_features.ipynb #5d067ed2
 @patch
 def __call__(
@@ -105,7 +114,7 @@ def __call__(
     check_memory(f"{F} features of {len(X)} graphs", (n*F + scratch)*dtype.itemsize,
                  "take them block by block with .blocks(X), or .linear(X, w) for predictions, "
                  "or choose a lower degree")
-    out, weight = torch.empty(len(X), F, dtype=dtype), node_weights(X, average).to(dtype)
+    out, weight = torch.empty(len(X), F, dtype=dtype), (1/node_counts(X, average)).to(dtype)
     def sums(h):
         x = h.reshape(-1, self.d).T.to(dtype).contiguous()
         H = harmonics(x, coordinate_factors(x, self.degree), self.degree)
@@ -148,10 +157,10 @@ def gap(
 )->Tensor: # (n,), nonnegative
     "What the features miss on the diagonal; the error of a pair is at most sqrt(gap * gap')."
     self._check(X)
-    terms = torch.tensor([lam*multiplicity(self.d, r) for r, lam in enumerate(self.eigenvalues)])
-    series = lambda u, _: torch.tensordot(terms, legendre(self.d, self.degree, u), 1)
-    squares = pair_sums(X, series, average, torch.float64)
-    return (self.diag(X, average) - squares).clamp_(min=0)
+    d = self.d
+    step = lambda r: ((2*r + d - 2)/(r + d - 2), r/(r + d - 2)) if r else (1., 0.)
+    terms = [(*step(r), lam*multiplicity(d, r)) for r, lam in enumerate(self.eigenvalues)]
+    return own_kernel(X, self.L, average, terms=terms).clamp_(min=0)
 
 # %% ../nbs/06_features.ipynb #87922102
 def lifted_weights(
@@ -189,7 +198,7 @@ def linear(
     blocks = dict(zip(self.kept, w.double().split(sizes, dim=1)))
     scaled = {r: v*float(self.eigenvalues[r])**0.5 for r, v in blocks.items()}
     lifted = lifted_weights(scaled.pop(D), self.d, D) if lift else []
-    out, weight = torch.empty(len(w), len(X), dtype=torch.float64), node_weights(X, average)
+    out, weight = torch.empty(len(w), len(X), dtype=torch.float64), 1/node_counts(X, average)
     def sums(h):
         x = h.reshape(-1, self.d).T.contiguous()
         q = coordinate_factors(x, self.degree)

@@ -21,6 +21,7 @@ from .bandits import Prior, RowsPrior, anchor_arms
 from .core import check_number, one_thread
 from .gntk import check_domains
 from .graphs import GraphDomain
+from .ntk import NUMPY, hidden_array, series_of
 
 # %% ../nbs/14_relations.ipynb #fe8817f2
 def hidden_(
@@ -28,12 +29,10 @@ def hidden_(
     T:Tensor, # Their tangent kernel; overwritten
 )->tuple[Tensor, Tensor]: # Both after a hidden layer
     "One hidden layer with ReLU, in place."
-    near = 1 - 64*torch.finfo(S.dtype).eps
-    S.masked_fill_(S > near, 1).clamp_(min=-1)
-    s = (1 - S).mul_(1 + S).sqrt_()
-    a = torch.atan2(s, -S).div_(math.pi)
-    S.mul_(a).add_(s, alpha=1/math.pi)
-    return S, T.mul_(a).add_(S)
+    S, T, dtype = S.contiguous(), T.contiguous(), S.dtype
+    near = NUMPY[dtype](64*torch.finfo(dtype).eps)
+    hidden_array(S.view(-1).numpy(), T.view(-1).numpy(), series_of(1, dtype).arc, near)
+    return S, T
 
 # %% ../nbs/14_relations.ipynb #171c2099
 def neighbours(
@@ -313,11 +312,12 @@ class DistinctPrior(RowsPrior):
     @cached_property
     def _table(self):
         "The distinct rows, and the part of each graph's nodes that have them."
-        first, code = classes(row_keys(self._nodes.numpy().round(12)))
+        nodes = torch.nn.functional.normalize(self.domain.nodes, dim=1)
+        first, code = classes(row_keys(nodes.numpy().round(12)))
         graph = np.repeat(np.arange(len(self)), self.domain.sizes.numpy())
         part = 1/self.domain.sizes.numpy()[graph]
         share = sparse.csr_matrix((part, (graph, code)), (len(self), len(first)))
-        return Surroundings(self._nodes[first], [], share)
+        return Surroundings(nodes[first], [], share)
     def _gram(self, arms):
         some, w = self._table[np.asarray(arms)], self.weight[arms]
         return relational_kernel(some, some, self.L)*w*w[:, None]

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from gnn_bandits.gntk import (SIDE, angle_polynomial, gntk, gntk_diag, kernel_, permutation_kernel,
-                              unit_cosines)
+from gnn_bandits.gntk import (gntk, gntk_diag, node_table, permutation_kernel, pieces, some_nodes,
+                              unit_cosines, vector_kernel)
 from gnn_bandits.graphs import GraphDomain
-from gnn_bandits.ntk import ntk
+from gnn_bandits.ntk import STRIP, ntk, series_of
 
 AVERAGES = ("nodes", "padded")
 
@@ -77,8 +77,8 @@ def test_kernel_properties(X, Y, dtype, tol, average):
 def test_same_bits_again(X): assert torch.equal(gntk(X), gntk(X))
 
 
-@pytest.mark.parametrize("N", (1, 2, SIDE - 1, SIDE, SIDE + 1, 2*SIDE + 7))
-def test_graphs_of_every_size_against_the_run_length(N):
+@pytest.mark.parametrize("N", (1, 2, STRIP - 1, STRIP, STRIP + 1, 2*STRIP + 7))
+def test_graphs_of_every_size_against_the_strip(N):
     X = GraphDomain.erdos_renyi(2, N, 0.02, 3, np.random.default_rng(N))
     K = gntk(X)
     z = X.h.reshape(-1, 3)
@@ -136,13 +136,57 @@ def test_permutation_kernel_at_its_limit():
     assert_close(permutation_kernel(X, X, lambda u: ntk(u, 2)), gntk(X), rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("L", (1, 2, 4, 12, 40))
 @pytest.mark.parametrize("dtype", (torch.float64, torch.float32))
-@pytest.mark.parametrize("L", range(1, 9))
-def test_polynomial(L, dtype):
-    assert angle_polynomial(L, dtype) is not None
-    u = torch.linspace(-0.99, 0.99, 1999, dtype=dtype)
-    k = kernel_(u.clone(), L, u.new_empty(3, len(u)))
-    assert_close(k.double(), ntk(u.double(), L), rtol=0, atol=64*torch.finfo(dtype).eps)
+def test_a_row_alone_has_the_same_bits(X, Y, L, dtype):
+    "Whatever is computed at the same time: rows, columns, in any order"
+    whole = gntk(X, Y, L=L, dtype=dtype)
+    for i in (0, 17, 39): assert torch.equal(gntk(X[i:i + 1], Y, L=L, dtype=dtype)[0], whole[i])
+    some = [24, 3, 3, 11]
+    assert torch.equal(gntk(X, Y[some], L=L, dtype=dtype), whole[:, some])
+    K = gntk(X, L=L, dtype=dtype)
+    assert torch.equal(gntk(X, X, L=L, dtype=dtype).tril(), K.tril())
+    assert torch.equal(gntk_diag(X, L, dtype=dtype), K.diagonal())
+
+
+@pytest.mark.parametrize("dtype", (torch.float64, torch.float32))
+@pytest.mark.parametrize("D", (1, 3, 4, 5, 31, 200))
+def test_vectors(D, dtype):
+    x, y = unit(300, D, seed=D).to(dtype), unit(40, D, seed=D + 1).to(dtype)
+    tol = 1e-12 if dtype == torch.float64 else 2e-6
+    for L in (1, 2, 12):
+        u = unit_cosines(x.double(), y.double(), torch.empty(300, 40, dtype=torch.float64))
+        assert_close(vector_kernel(x, y, L).double(), ntk(u, L), rtol=0, atol=(L + 2)*tol)
+    assert (vector_kernel(x).diagonal() == 1).all()
+    opposite = vector_kernel(x, -x).diagonal()
+    assert torch.equal(opposite, ntk(-torch.ones(300, dtype=dtype), 2))
+    assert torch.equal(vector_kernel(7*x[:5]), vector_kernel(7*x)[:5, :5])
+
+
+@pytest.mark.parametrize("bad", ([[1., 2.]], torch.ones(3), torch.ones(2, 2, dtype=torch.int64),
+                                 torch.tensor([[float("nan"), 1.]])))
+def test_what_is_not_vectors_is_refused(bad):
+    with pytest.raises(ValueError, match="expected finite vectors"): vector_kernel(bad)
+    with pytest.raises(ValueError, match="expected finite vectors"):
+        vector_kernel(torch.ones(2, 2), bad)
+
+
+def test_pieces_cover_every_graph_once(X):
+    start = node_table(X.nodes, X.sizes).start
+    for nodes in (1, 7, 64, 10**6):
+        runs = pieces(start, nodes)
+        assert [i for a, b in runs for i in range(a, b)] == list(range(len(X)))
+
+
+def test_a_part_of_the_table_is_the_table_of_the_part(X):
+    whole, some = node_table(X.nodes, X.sizes), [5, 0, 39, 5]
+    part, own = some_nodes(whole, some), node_table(X[some].nodes, X[some].sizes)
+    assert np.array_equal(part.start, own.start) and np.array_equal(part.T, own.T)
+
+
+@pytest.mark.parametrize("L", (1, 2, 11, 12, 40))
+def test_series_say_when_the_recursion_is_needed(L):
+    assert bool(series_of(L, torch.float64).steps) == (L > 11)
 
 
 def test_unit_cosines_in_batches():
@@ -188,7 +232,7 @@ def test_import_is_light():
 
 def test_kernels_that_do_not_fit_are_refused_before_work(monkeypatch):
     import gnn_bandits.gntk as module
-    monkeypatch.setattr(module, "node_runs", None)        # no work before the estimate
+    monkeypatch.setattr(module, "node_table", None)       # no work before the estimate
     X = GraphDomain.packed(unit(1, 4, seed=0).expand(10**6, -1), torch.ones(10**6))
     with pytest.raises(ValueError, match=r"8.0 TB .* gntk\(X\[i:j\], X\)"): gntk(X)
     with pytest.raises(ValueError, match="4.0 TB"): gntk(X, X, dtype=torch.float32)

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import torch
 
-from gnn_bandits.ntk import BLOCK, kappa0, kappa1, ntk
+from gnn_bandits.ntk import STRIP, kappa0, kappa1, ntk
 
 DEPTHS = [1, 2, 3, 7]
 
@@ -33,8 +33,8 @@ def test_precision_follows_the_input(L, dtype):
     assert k[-1] == 1
 
 
-@pytest.mark.parametrize("n", [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 2*BLOCK + 3])
-def test_blocks_join(n):
+@pytest.mark.parametrize("n", [0, 1, STRIP - 1, STRIP, STRIP + 1, 64*STRIP + 3])
+def test_strips_join(n):
     u = torch.linspace(-1, 1, n, dtype=torch.float64)
     whole = ntk(u, 2)
     assert len(whole) == n

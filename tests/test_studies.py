@@ -38,7 +38,6 @@ def instance(n=20, T=30, seed=0):
     {}, dict(beta=0.), dict(random_pulls=0), dict(always_until=6, train_every=5, final_from=8),
     dict(uncertainty="graph"), dict(uncertainty="vector", beta=3.)])
 def test_compiled_loop_is_the_plain_one(name, changes):
-    if studies.compiled() is None: pytest.skip("needs numba")
     for seed in range(2):
         i, player = instance(seed=seed), dataclasses.replace(Player(name, 1e-2, 1., 4), **changes)
         assert np.array_equal(play(i, player), play_plainly(i, player))

@@ -17,14 +17,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numba import njit
 from scipy.linalg.blas import dger
 
-from ..bandits import Prior
+from ..bandits import Prior, limit_kernel
 from ..core import (check_choice, check_number, one_thread, pack_arrays,
                               progress_bar, unpack_arrays, write_atomically)
-from ..gntk import gntk
 from ..graphs import GraphDomain
-from ..ntk import ntk
 from .datasets import PAPER_REWARD, DatasetSpec, action_set
 from .store import Store
 from .sweep import dask_pool, process_pool
@@ -257,9 +256,7 @@ def bare_loop(K, S, cross, f, noise, first, draws, normals, policy, lam, beta, p
 # %% ../../nbs/27_studies.ipynb #fc412181
 @cache
 def compiled():
-    "`bare_loop` as machine code; None without numba."
-    try: from numba import njit
-    except ImportError: return None
+    "`bare_loop` as machine code."
     parts = {f.__name__: njit(cache=False)(f) for f in (learn, deviate)}
     space = dict(bare_loop.__globals__) | parts
     return njit(types.FunctionType(bare_loop.__code__, space, "bare_loop"))
@@ -268,9 +265,9 @@ def play(
     instance:Instance, # What is played on
     player:Player, # Who plays
 )->np.ndarray: # (3, T) arms: pulled, of the largest mean before the pull, of the best reward
-    "One run, compiled if numba is there."
+    "One run, compiled where it can be."
     loop, o = compiled(), player
-    if loop is None or o.uncertainty == "diagonal": return play_plainly(instance, player)
+    if o.uncertainty == "diagonal": return play_plainly(instance, player)
     K, S, none = instance.K[o.inputs], instance.K[o.kernel], np.empty((0, 0))
     draws, normals = none, none
     if o.policy == "TS": draws, normals = instance.prior_draws[o.kernel], instance.normals[1]
@@ -341,9 +338,7 @@ def kernels_of(
         rngs = rng.spawn(2)
         nets = {k: Prior.network(domain, m, inputs=k, rng=r) for k, r in zip(INPUTS.values(), rngs)}
         return {k: v.K.double().numpy() for k, v in nets.items()}, nets
-    x = domain.vectors()
-    single = gntk(domain, dtype=torch.float32).double().numpy()
-    return {"graph": (single + single.T)/2, "vector": ntk((x @ x.T).clamp(-1, 1), 2).numpy()}, {}
+    return {k: limit_kernel(domain, k).numpy() for k in INPUTS.values()}, {}
 
 def fresh_reward(
     domain:GraphDomain, # Arms
