@@ -80,6 +80,18 @@ def cosines_strip(A, a, B, b, m, c):
         for i in range(m): c[i] += p*P[i] + q*Q[i] + r*R[i] + s*S[i]
 
 @njit(**COMPILED)
+def cosines_strips(A, a, B, b, m, c, e):
+    "The same for nodes `a` and `a + 1`: the strip is read once for both."
+    for i in range(m): c[i], e[i] = 0, 0
+    for k in range(0, len(A), 4):
+        p, q, r, s = A[k, a], A[k + 1, a], A[k + 2, a], A[k + 3, a]
+        t, u, v, w = A[k, a + 1], A[k + 1, a + 1], A[k + 2, a + 1], A[k + 3, a + 1]
+        P, Q, R, S = B[k, b:b + m], B[k + 1, b:b + m], B[k + 2, b:b + m], B[k + 3, b:b + m]
+        for i in range(m):
+            c[i] += p*P[i] + q*Q[i] + r*R[i] + s*S[i]
+            e[i] += t*P[i] + u*Q[i] + v*R[i] + w*S[i]
+
+@njit(**COMPILED)
 def legendre_strip(c, p, q, m, terms, total):
     "Take a sum of Legendre polynomials of the cosines in `c` from `total`."
     one = c.dtype.type(1)
@@ -93,10 +105,13 @@ def legendre_strip(c, p, q, m, terms, total):
 @njit(**COMPILED)
 def strip_sums(A, first, last, B, b, m, series, near, terms, work):
     "For each of the `m` nodes from `b` on, the sum over the nodes from `first` to `last`."
-    c, k, total = work[0], work[1], work[2]
+    k, total = work[1], work[2]
     for i in range(m): total[i] = 0
     for a in range(first, last):
-        cosines_strip(A, a, B, b, m, c)
+        odd = (a - first) % 2
+        if not odd and a + 1 < last: cosines_strips(A, a, B, b, m, work[0], work[4])
+        elif not odd: cosines_strip(A, a, B, b, m, work[0])
+        c = work[4] if odd else work[0]
         if len(terms): legendre_strip(c, work[3], k, m, terms, total)
         ntk_strip(c, k, m, series, near)
         for i in range(m): total[i] += c[i]
@@ -105,7 +120,7 @@ def strip_sums(A, first, last, B, b, m, series, near, terms, work):
 @njit(**COMPILED)
 def graph_sums(A, start, rows, B, begin, columns, half, series, near, terms, out):
     "Sums over the pairs of nodes of graphs in `rows` and in `columns`."
-    work = np.empty((4, STRIP + ROOM), A.dtype)
+    work = np.empty((5, STRIP + ROOM), A.dtype)
     for i in range(rows[0], rows[1]):
         j, stop = columns[0], min(columns[1], i + 1) if half else columns[1]
         while j < stop:
@@ -130,7 +145,7 @@ def graph_sums(A, start, rows, B, begin, columns, half, series, near, terms, out
 @njit(**COMPILED)
 def own_sums(A, start, rows, series, near, terms, out):
     "Sums over the pairs of nodes within each graph in `rows`."
-    work = np.empty((4, STRIP + ROOM), A.dtype)
+    work = np.empty((5, STRIP + ROOM), A.dtype)
     for i in range(rows[0], rows[1]):
         for b in range(start[i], start[i + 1], STRIP):
             m = min(STRIP, start[i + 1] - b)
