@@ -362,14 +362,18 @@ def adam(
     options:AdamOptions=ADAM["text"], # Learning rate, batch size, stopping rule
     *,
     rng:np.random.Generator, # Draws the order of the graphs
+    start:Trained|None=None, # Begin at these weights instead of θ⁰
 )->Trained: # `losses` has one entry for each complete pass
-    "Train with Adam from θ⁰, without regularisation."
+    "Train with Adam, without regularisation."
     check_rng(rng)
+    first = net.weights if start is None else start.net.weights
+    if [W.shape for W in first] != [W.shape for W in net.weights]:
+        raise ValueError("expected to start from weights of the same network, got other shapes")
     arms, y = check_observations(arms, y, len(X))
     seen = (distinct_arms if options.distinct else every_pull)(arms, y)
     order = rng.permutation(len(seen.y)) if options.batch else np.arange(len(seen.y))
     batches = make_batches(net, X, seen, order, options.batch or len(order))
-    weights, losses, sums, steps, reason = [W.clone() for W in net.weights], [], [], 0, None
+    weights, losses, sums, steps, reason = [W.clone() for W in first], [], [], 0, None
     for W in weights: W.grad = torch.empty_like(W)
     lr = options.lr or scaled_rate(net, X, seen)
     grads, optimizer = [W.grad for W in weights], torch.optim.Adam(weights, lr=lr, fused=True)

@@ -98,8 +98,7 @@ def test_keys_tell_cells_apart():
     assert len({cell.key, *keys}) == len(changes) + 1 and cells(runs=(0,))[0].key == cell.key
 
 
-def test_two_processes_give_the_same_bytes(tmp_path, monkeypatch):
-    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")               # processes need not compile
+def test_two_processes_give_the_same_bytes(tmp_path):
     one, two = tmp_path/"one", tmp_path/"two"
     assert run_study(cells(), one) == 3 and run_study(cells(), two, jobs=2) == 3
     assert files(one) == files(two) and len(files(one)) == 3
@@ -120,8 +119,7 @@ def test_killed_and_resumed(tmp_path):
     code = ("import sys; sys.path.insert(0, sys.argv[2]); from test_studies import *; "
             "run_study(cells(runs=range(400), T=200), sys.argv[1])")
     command = [sys.executable, "-c", code, str(tmp_path/"a"), str(ROOT/"tests")]
-    p = subprocess.Popen(command, env={
-        **os.environ, "PYTHONPATH": str(ROOT), "NUMBA_DISABLE_JIT": "1"})
+    p = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
     while len(files(tmp_path/"a")) < 2:
         assert p.poll() is None
         time.sleep(0.01)

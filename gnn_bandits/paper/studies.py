@@ -258,9 +258,9 @@ def bare_loop(K, S, cross, f, noise, first, draws, normals, policy, lam, beta, p
 @cache
 def compiled():
     "`bare_loop` as machine code."
-    parts = {f.__name__: njit(cache=False)(f) for f in (learn, deviate)}
+    parts = {f.__name__: njit(cache=True)(f) for f in (learn, deviate)}
     space = dict(bare_loop.__globals__) | parts
-    return njit(types.FunctionType(bare_loop.__code__, space, "bare_loop"))
+    return njit(cache=True)(types.FunctionType(bare_loop.__code__, space, "bare_loop"))
 
 def play(
     instance:Instance, # What is played on
