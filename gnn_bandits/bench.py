@@ -656,7 +656,8 @@ def stream(n, use, block=4096):
 
 def all_axes()->list[Axis]:
     "Every axis of the growth table."
-    G, phi, many = r"$|\mathcal{G}|$", GNTKFeatures(5, 2, degree=4), (1000, 10**4, 10**5, 10**6)
+    G, phi = r"$\vert\mathcal{G}\vert$", GNTKFeatures(5, 2, degree=4)
+    many = (1000, 10**4, 10**5, 10**6)
     def pulls(T):
         K, rng = gntk(er_graphs(2000, 5)), np.random.default_rng(1)
         return Posterior(K, 0.01), rng.permutation(2000)[:T].tolist(), [0.]*T
@@ -671,7 +672,7 @@ def all_axes()->list[Axis]:
             Axis("growth of a posterior by rows, 10 observations, N=20, d=10", G,
                  (1000, 4000, 15_000, 50_000), lambda n: some_pulls(n, 10),
                  lambda data: learned(Prior.rows(data[0]).posterior(0.01), *data[1:]), 1),
-            Axis("growth of the kernel matrix with graphs, 50 graphs, d=10", "$N$",
+            Axis("growth of the kernel matrix with nodes, 50 graphs, d=10", "$N$",
                  (5, 20, 60, 150, 400), lambda N: er_graphs(50, N), gntk, 2),
             Axis("growth of the kernel matrix with features, 200 graphs, N=20", "$d$",
                  (4, 10, 25, 50, 100, 200), lambda d: er_graphs(200, 20, d), gntk, 1),

@@ -51,7 +51,7 @@ def test_every_axis_spans_what_it_should():
         assert len(a.sizes) >= 4 and list(a.sizes) == sorted(set(a.sizes))
         sizes = a.sizes + spans.get(a.grows, ())
         spans[a.grows] = min(sizes), max(sizes)
-    assert spans.pop(r"$|\mathcal{G}|$") == (100, 10**6)
+    assert spans.pop(r"$\vert\mathcal{G}\vert$") == (100, 10**6)
     assert spans == {"$N$": (5, 400), "$d$": (4, 200), "$m$": (256, 8192), "$T$": (250, 2000)}
 
 
@@ -62,6 +62,14 @@ def test_axes_run(name):
     data = axis.setup(size)
     first, second = (np.asarray(axis.work(data)) for _ in range(2))
     np.testing.assert_array_equal(first, second)         # nothing is left over from the first time
+
+
+def test_growth_table_has_a_line_for_each_axis():
+    points = [dict(size=k, seconds=float(k), peak=0) for k in (1, 2, 4, 8)]
+    axes = [dict(name=a.name, grows=a.grows, expected=1., points=points) for a in bench.all_axes()]
+    lines = bench.growth_table(dict(growth=axes)).splitlines()
+    assert len(lines) == 2 + len(axes) and {line.count("|") for line in lines} == {8}
+    assert all("| 1.00 ± 0.00 | 1.00 | 1 |" in line for line in lines[2:])
 
 
 def test_exponent_of_a_power_law():
