@@ -84,7 +84,11 @@ hooks: $(VENV)/installed  ## Once after cloning: git merges notebooks cell by ce
 oracle: $(ORACLE)/installed  ## Live comparisons with neural-tangents, in an environment of their own
 	$(ORACLE)/bin/python -m pytest tests/oracle
 
-bench: $(ORACLE)/installed  ## Our code against its peers; writes bench.json
+$(ORACLE)/peers: $(ORACLE)/installed
+	$(ORACLE)/bin/python $(INSTALL) --no-build-isolation -e '.[oracle,peers]'
+	@touch $@
+
+bench: $(ORACLE)/peers  ## Our code against its peers, growth with size; writes bench.json
 	$(ORACLE)/bin/gnn_bandits bench --out bench.json
 
 site: $(VENV)/installed  ## The documentation site in _docs/, and README.md
