@@ -368,7 +368,7 @@ def main():
     cli.add_argument("--pools", type=int, default=20, help="pools")
     cli.add_argument("--first", type=int, default=9000, help="first seed; 6000 for development")
     cli.add_argument("--size", type=int, default=1000, help="molecules in a pool")
-    cli.add_argument("--formula", nargs=5, type=int, help="numbers of H, C, N, O and F, for isomers")
+    cli.add_argument("--formula", nargs=5, type=int, help="numbers of H, C, N, O, F: isomers")
     cli.add_argument("--budget", type=int, default=100, help="measurements in a campaign")
     cli.add_argument("--noise", type=float, default=0.1, help="in deviations of the pool")
     cli.add_argument("--jobs", type=int, default=2, help="processes")
