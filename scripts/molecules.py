@@ -109,10 +109,14 @@ def wl_gp(pool):
     return [standard(k/k.diagonal().sqrt()/k.diagonal().sqrt()[:, None])[0] for k in K]
 
 
-def fragments_gp(pool):
-    "An RBF kernel on all descriptors of rdkit; half, once or twice the median distance."
+def fragments(molecules):
+    "All descriptors of rdkit, one row a molecule."
     describe = optional("rdkit.Chem.Descriptors", "molecules").CalcMolDescriptors
-    X = torch.tensor([list(describe(m).values()) for m in pool.molecules], dtype=torch.float64)
+    return torch.tensor([list(describe(m).values()) for m in molecules], dtype=torch.float64)
+
+
+def gaussian(X):
+    "An RBF kernel on descriptors that are known; half, once or twice the median distance."
     X = X[:, X.isfinite().all(0)]
     X = X[:, X.std(0) > 1e-9*X.abs().amax(0).clamp(min=1)]
     D = torch.cdist(Z := (X - X.mean(0))/X.std(0), Z)
@@ -123,7 +127,7 @@ def fragments_gp(pool):
 MODELS = {"ours": lambda pool: candidate_priors(pool.domain), # What a campaign uses by default
           "gntk only": gntk_only, "tanimoto": lambda pool: standard(pool.tanimoto),
           "tanimoto + bag": tanimoto_and_bag, "bag": lambda pool: standard(pool.bag @ pool.bag.T),
-          "WL": wl_gp, "fragments": fragments_gp,
+          "WL": wl_gp, "fragments": lambda pool: gaussian(fragments(pool.molecules)),
           "random": lambda pool: [Prior.kernel(torch.eye(len(pool), dtype=torch.float64))]}
 
 
