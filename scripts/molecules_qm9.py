@@ -97,7 +97,7 @@ def choose_near(model, policy, n, free):
 
 def campaign(priors, values, o, noise_std, rng, quick):
     "The candidates that were measured, in order, and the seconds a suggestion took."
-    policy, arms = CampaignPolicy("ucb" if priors else "random", starts=o.starts), []
+    policy, arms = CampaignPolicy(starts=o.starts if priors else o.measurements), []
     model = Surrogate(priors) if priors else None
     state, spent = np.full(len(values), "available", dtype="<U9"), 0.
     while len(arms) < o.measurements:
