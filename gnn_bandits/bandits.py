@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['WHOLE_POOL', 'ROWS_POOL', 'FORMS', 'NETWORKS', 'CHOICES', 'POLICY_NAMES', 'ALGORITHMS', 'MULTIPLIERS', 'PRESETS',
            'by_kernel', 'by_descent', 'by_training', 'MODELS', 'POLICIES', 'WHOLE', 'Prior', 'KernelPrior', 'form_for',
-           'limit_kernel', 'FeaturePrior', 'kernel_row', 'anchor_arms', 'RowsPrior', 'affordable_degree',
+           'limit_kernel', 'FeaturePrior', 'kernel_rows', 'anchor_arms', 'RowsPrior', 'affordable_degree',
            'two_features', 'NetworkPrior', 'ConstantUncertainty', 'ScaledDiagonal', 'Options', 'check_options',
            'options_for', 'Model', 'ModelKind', 'RandomPolicy', 'UCB', 'log_improvement', 'ExpectedImprovement',
            'Thompson', 'plausible', 'Elimination', 'episodes', 'multiplier', 'slack', 'State', 'Algorithm',
@@ -124,16 +124,17 @@ def kernel(
 WHOLE_POOL = 4000 # Graphs up to which the matrix of all pairs is used
 ROWS_POOL = 50_000 # Graphs up to which the exact kernel is used, row by row
 FORMS = {"matrix": f"at most {WHOLE_POOL:,} graphs: the exact kernel, and exact draws",
-         "rows": f"at most {ROWS_POOL:,} graphs: the exact kernel; draws are approximate",
-         "features": f"more than {ROWS_POOL:,} graphs: features that approximate the kernel"}
+         "rows": f"more than {WHOLE_POOL:,} graphs: the exact kernel; draws are approximate",
+         "features": "too many graphs for rows: features that approximate the kernel"}
 
 def form_for(
     n:int, # Graphs in a pool
     form:str|None=None, # A key of `FORMS` that was asked for; None: by the size of the pool
+    most:int=ROWS_POOL, # Graphs up to which rows are used
 )->str:
     "The form of a prior over a pool of some size."
     check_choice("form", form, (None, *FORMS))
-    return form or ("matrix" if n <= WHOLE_POOL else "rows" if n <= ROWS_POOL else "features")
+    return form or ("matrix" if n <= WHOLE_POOL else "rows" if n <= most else "features")
 
 NETWORKS = {"graph": LazyGNN, "vector": LazyNN}
 
@@ -167,7 +168,8 @@ def gntk(
         prior = cls.features(two_features(domain), affordable_degree(max(domain.d, 2), most), L)
     else:
         check_memory(f"the kernel of {len(domain)} graphs and its posterior", 8*3*len(domain)**2,
-                     "take a smaller pool, or use form='rows' or form='features'")
+                     "use Prior.gntk(domain, form='rows') or Prior.features(domain), which have no "
+                     "matrix of all pairs")
         prior = KernelPrior(limit_kernel(domain, inputs, L), domain, inputs, L)
     size = FORMS[form] if prior.form == form else "the vector kernel has no other form"
     prior.domain, prior.why = domain, "asked for" if asked else size
@@ -250,16 +252,17 @@ def features(
     return FeaturePrior(phi(domain, dtype=dtype), phi.gap(domain), domain)
 
 # %% ../nbs/12_bandits.ipynb #13c0aa04
-def kernel_row(
+def kernel_rows(
     pool:Nodes, # The nodes of all graphs of the pool
-    arm:int, # One graph
+    arms, # Some graphs
     L:int, # Hidden layers
-    arms=None, # The graphs to pair it with; all if not given
-)->Tensor: # (n,)
-    "The graph kernel between one graph of a pool and each graph of it."
-    others = pool if arms is None else some_nodes(pool, arms)
-    k = kernel_sums(some_nodes(pool, [arm]), others, L)[0]
-    return torch.from_numpy(k/(np.diff(others.start)*(pool.start[arm + 1] - pool.start[arm])))
+    others=None, # The graphs to pair them with; all if not given
+)->Tensor: # (k, n)
+    "The graph kernel between some graphs of a pool and each graph of it."
+    some, others = some_nodes(pool, arms), pool if others is None else some_nodes(pool, others)
+    K = torch.from_numpy(kernel_sums(some, others, L))
+    sizes = [torch.from_numpy(np.diff(t.start)).double() for t in (some, others)]
+    with one_thread(): return K.div_(sizes[0][:, None]*sizes[1])
 
 # %% ../nbs/12_bandits.ipynb #13c0aa06
 def anchor_arms(
@@ -298,7 +301,9 @@ class RowsPrior(Prior):
     @cached_property
     def _nodes(self): return node_table(self.domain.nodes, self.domain.sizes)
     def _gram(self, arms): return graph_kernel(self.domain[arms], L=self.L)
-    def _row(self, arm, arms=None): return kernel_row(self._nodes, arm, self.L, arms)
+    def _kernel(self, arms, others=None):
+        "(k, n) kernel of some arms with others, as it is; a row does not depend on the rest."
+        return kernel_rows(self._nodes, arms, self.L, others)
     def _own(self): return gntk_diag(self.domain, self.L)
     def _outside(self, graphs, arms):
         return graph_kernel(graphs, self.domain[arms], L=self.L), gntk_diag(graphs, self.L)
@@ -308,7 +313,7 @@ class RowsPrior(Prior):
 def level(self:RowsPrior, arm:int)->float:
     "Mean kernel between one arm and the anchors; zero if there are none."
     if self.anchors is None: return 0.
-    if arm not in self._levels: self._levels[arm] = float(self._row(arm, self.anchors).mean())
+    if arm not in self._levels: self._levels[arm] = float(self._kernel([arm], self.anchors).mean())
     return self._levels[arm]
 
 # %% ../nbs/12_bandits.ipynb #13c0ab01
@@ -317,8 +322,8 @@ def levels(self:RowsPrior)->Tensor: # (n,)
     "Mean kernel between every arm and the anchors."
     if not hasattr(self, "_level"):
         self._level = torch.zeros(len(self), dtype=torch.float64)
-        for a in [] if self.anchors is None else self.anchors.tolist():
-            self._level += self._row(a)/len(self.anchors)
+        for some in () if self.anchors is None else self.anchors.split(32):
+            for row in self._kernel(some.tolist()): self._level += row/len(self.anchors)
     return self._level
 
 # %% ../nbs/12_bandits.ipynb #13c0ab21
@@ -338,16 +343,27 @@ def block(
 
 # %% ../nbs/12_bandits.ipynb #13c0ab41
 @patch
+def new_rows(
+    self:RowsPrior,
+    arms, # k arms
+)->Tensor: # (k, n)
+    "Prior covariances of some arms with all arms, computed now and not kept."
+    arms = [int(a) for a in arms]
+    check_memory(f"{len(arms)} rows of {len(self)} arms", 16.*len(self)*len(arms),
+                 "use Prior.features(domain)")
+    parts = [self._kernel(arms[i:i + 32]) for i in range(0, len(arms), 32)]
+    return self._standard(torch.cat(parts), self.levels, self.levels[arms][:, None])
+
+@patch
 def rows(
     self:RowsPrior,
     arms, # k arms
 )->Tensor: # (k, n)
     "Prior covariances of some arms with all arms; computed once."
-    for a in map(int, arms):
-        if a in self._rows: continue
-        check_memory(f"a row of {len(self)} arms", 16.*len(self), "use Prior.features(domain)")
-        self._rows[a] = self._standard(self._row(a), self.levels, float(self.levels[a]))
-    return torch.stack([self._rows[int(a)] for a in arms])
+    arms = [int(a) for a in arms]
+    if new := [a for a in dict.fromkeys(arms) if a not in self._rows]:
+        self._rows |= dict(zip(new, self.new_rows(new)))
+    return torch.stack([self._rows[a] for a in arms])
 
 # %% ../nbs/12_bandits.ipynb #13c0ab61
 @patch(as_prop=True)

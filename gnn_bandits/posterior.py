@@ -500,10 +500,11 @@ class RowsPosterior(Belief):
 def covariances(
     self:RowsPosterior,
     arms, # k arms
+    K:Tensor|None=None, # (k, n) their prior covariances if they are there; overwritten
 )->Tensor: # (k, n)
     "Posterior covariance of some arms with all arms."
     arms = check_arms(arms, len(self))
-    C = self.rows(arms)
+    C = self.rows(arms) if K is None else K
     if self.private: C[range(len(arms)), arms] += self.private
     for piece in self._V: C.addmm_(piece[:, arms].T, piece, alpha=-1)
     return C
@@ -512,11 +513,11 @@ def covariances(
 PIECE = 2048 # Rows of V that are kept in one piece, at most
 
 @patch
-def _absorb(self:RowsPosterior, arms, w, y):
-    "Add a block of rows: different arms, their weights and mean rewards."
+def _absorb(self:RowsPosterior, arms, K, w, y):
+    "Add a block of rows: different arms, their prior covariances, weights and mean rewards."
     check_memory(f"{len(arms)} more rows of {len(self)} arms", 32.*len(arms)*len(self),
                  "measure fewer arms, or use Prior.features(domain)")
-    C = self.covariances(arms)
+    C = self.covariances(arms, K)
     S = (C[:, arms] + C[:, arms].T)/2
     S.diagonal().clamp_(min=0).add_(self.lam/w)
     R = torch.linalg.cholesky(S)
@@ -544,9 +545,10 @@ def observe(
     note_weights(self, arms, weights)
     w, y, squares = torch.tensor([*merged.values()], dtype=torch.float64).view(-1, 3).T
     self.within += float(squares.sum())
-    with one_thread():
-        for i in range(0, len(merged), 256):
-            self._absorb([*merged][i:i + 256], w[i:i + 256], y[i:i + 256])
+    for i in range(0, len(merged), 256):
+        some = [*merged][i:i + 256]
+        K = self.rows(some)                           # has threads of its own
+        with one_thread(): self._absorb(some, K, w[i:i + 256], y[i:i + 256])
     return self
 
 # %% ../nbs/08_posterior.ipynb #5b0c1a14

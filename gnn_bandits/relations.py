@@ -321,11 +321,11 @@ class DistinctPrior(RowsPrior):
     def _gram(self, arms):
         some, w = self._table[np.asarray(arms)], self.weight[arms]
         return relational_kernel(some, some, self.L)*w*w[:, None]
-    def _row(self, arm, arms=None):
-        arms = slice(None) if arms is None else np.asarray(arms)
-        pool = self._table if isinstance(arms, slice) else self._table[arms]
-        k = relational_kernel(self._table[arm], pool, self.L)[0]
-        return k*self.weight[arms]*self.weight[arm]
+    def _kernel(self, arms, others=None):
+        others = slice(None) if others is None else np.asarray(others)
+        pool = self._table if isinstance(others, slice) else self._table[others]
+        row = lambda a: relational_kernel(self._table[a], pool, self.L)*self.weight[a]
+        return torch.cat([row(a) for a in arms])*self.weight[others]   # each row by itself
     def _own(self): return super()._own()*self.weight**2
     def _outside(self, graphs, arms):
         K, own = super()._outside(graphs, arms)
@@ -386,9 +386,10 @@ class OverlapPrior(RowsPrior):
     def _gram(self, arms):
         some = self._table[0][np.asarray(arms)]
         return overlap(some, some)
-    def _row(self, arm, arms=None):
+    def _kernel(self, arms, others=None):
         pool = self._table[0]
-        return overlap(pool[[arm]], pool if arms is None else pool[np.asarray(arms)])[0]
+        return overlap(pool[np.asarray(arms)],
+                       pool if others is None else pool[np.asarray(others)])
     def _own(self): return torch.ones(len(self), dtype=torch.float64)
     def _outside(self, graphs, arms):
         C, names = counts(graphs, features_of(graphs, self.columns), self.blocks)
@@ -424,7 +425,7 @@ class SumPrior(Prior):
         for w in weights: check_number("a weight", w, above=True)
         self.parts, self.weights = parts, [w/sum(weights) for w in weights]
         self.domain, self.form, self.why = parts[0].domain, parts[0].form, parts[0].why
-        self.label = " + ".join(p.label for p in parts)
+        self.label, self._rows = " + ".join(p.label for p in parts), {}
     def __len__(self): return len(self.parts[0])
     def __repr__(self): return f"Prior({len(self)} arms, {self.label})"
     def standardized(self): return self
@@ -432,9 +433,9 @@ class SumPrior(Prior):
     def block(self, arms):
         "(q, q) prior covariance of some arms."
         return self._sum(lambda p: p.block(arms))
-    def rows(self, arms):
-        "(k, n) prior covariances of some arms with all arms."
-        return self._sum(lambda p: p.rows(arms))
+    def new_rows(self, arms):
+        "(k, n) prior covariances of some arms with all arms; those of the parts are not kept."
+        return self._sum(lambda p: p.new_rows(arms))
     variances = property(lambda self: self._sum(lambda p: p.variances), doc="(n,) prior variances")
     def cross(self, graphs, arms):
         "Prior covariances of graphs outside the pool, and their variances."
@@ -444,4 +445,4 @@ class SumPrior(Prior):
     def prior_draw(self, rng):
         "A function drawn from the prior."
         return sum(math.sqrt(w)*p.prior_draw(rng) for w, p in zip(self.weights, self.parts))
-    by_rows, start = RowsPrior.by_rows, RowsPrior.start
+    rows, by_rows, start = RowsPrior.rows, RowsPrior.by_rows, RowsPrior.start

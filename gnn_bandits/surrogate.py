@@ -17,8 +17,8 @@ from fastcore.basics import patch
 from scipy.special import gammaln, ndtr, stdtrit
 from torch import Tensor
 
-from .bandits import (FORMS, Prior, RowsPrior, affordable_degree, anchor_arms,
-                                 form_for, two_features)
+from .bandits import (FORMS, ROWS_POOL, Prior, RowsPrior, affordable_degree,
+                                 anchor_arms, form_for, two_features)
 from .core import check_arms, check_number, check_rewards, one_thread, plain
 from .features import GNTKFeatures
 from .gntk import check_domains
@@ -305,8 +305,9 @@ def candidate_priors(
 )->list[Prior]:
     "Graph kernels over a pool, in the standard form, made when needed; the usual one first."
     check_domains(domain)
-    own, form = domain.hops, form_for(len(domain), form)
-    sums = depths is None and hops is None and look_alike(domain)
+    alike = look_alike(domain)                        # then a row takes little time
+    own, form = domain.hops, form_for(len(domain), form, 10*ROWS_POOL if alike else ROWS_POOL)
+    sums = depths is None and hops is None and alike
     atoms = sums and "molecules" in domain.notes
     depths = ((2,) if atoms else (1, 2, 3)) if depths is None else plain(depths)
     hops = (() if atoms else (0, 1, 2)) if hops is None else plain(hops)
