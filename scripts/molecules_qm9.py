@@ -6,10 +6,9 @@
 
 The first command makes 500 measurements in batches of 20 with a noise of a tenth of the spread; the
 second follows the protocol of qPO for the gap. One row for each campaign; rows that are in the
-table are not repeated. Recipes: "ours" has the list of kernels that smaller pools have by default,
-row by row, and "first kernel" only the first of them, without relations; "features" is what a
-campaign does by default with so many candidates; "tanimoto" has the Tanimoto kernel of Morgan
-counts, row by row. Columns: top_k is how many of the best k molecules were measured (k is 0.01, 0.1
+table are not repeated. Recipes: "ours" has the list of kernels that a campaign has by default, row
+by row, and "first kernel" only the first of them, without relations; "features" has explicit
+features of the graph kernel; "tanimoto" has the Tanimoto kernel of Morgan counts, row by row. Columns: top_k is how many of the best k molecules were measured (k is 0.01, 0.1
 and 1 per cent of the pool), top_k_tied counts ties with the last of them too; seconds is the time a
 suggestion took, fit and update included, memory the peak of the process in GB.
 `--check` plays a small pool by the quick and by the plain choice of batches and compares them.
@@ -61,11 +60,10 @@ def know_levels(prior):
     return prior
 
 
-MODELS = {"ours": lambda domain, smiles: [*map(know_levels, candidate_priors(domain, form="rows"))],
-          "first kernel": lambda domain, smiles: [know_levels(candidate_priors(domain,
-                                                                               form="rows")[0])],
+MODELS = {"ours": lambda domain, smiles: [*map(know_levels, candidate_priors(domain))],
+          "first kernel": lambda domain, smiles: [know_levels(candidate_priors(domain)[0])],
           "tanimoto": lambda domain, smiles: [know_levels(TanimotoPrior(domain, smiles))],
-          "features": lambda domain, smiles: candidate_priors(domain),
+          "features": lambda domain, smiles: candidate_priors(domain, form="features"),
           "random": lambda domain, smiles: None}
 
 
