@@ -8,9 +8,10 @@ The first command makes 500 measurements in batches of 20 with a noise of a tent
 second follows the protocol of qPO for the gap. One row for each campaign; rows that are in the
 table are not repeated. Recipes: "ours" has the list of kernels that a campaign has by default, row
 by row, and "first kernel" only the first of them, without relations; "features" has explicit
-features of the graph kernel; "tanimoto" has the Tanimoto kernel of Morgan counts, row by row. Columns: top_k is how many of the best k molecules were measured (k is 0.01, 0.1
-and 1 per cent of the pool), top_k_tied counts ties with the last of them too; seconds is the time a
-suggestion took, fit and update included, memory the peak of the process in GB.
+features of the graph kernel; "tanimoto" has the Tanimoto kernel of Morgan counts, row by row.
+Columns: top_k is how many of the best k molecules were measured (k is 0.01, 0.1 and 1 per cent of
+the pool), top_k_tied counts ties with the last of them too; seconds is the time a suggestion took,
+fit and update included, memory the peak of the process in GB.
 `--check` plays a small pool by the quick and by the plain choice of batches and compares them.
 """
 import argparse, multiprocessing, resource, time
