@@ -460,12 +460,12 @@ class LazyPosterior(Belief):
         few:int=16, # Those that every suggestion looks at
     ):
         check_number("lam", lam, above=True), check_number("few", few, 1, whole=True)
-        check_number("lead", lead, few, whole=True)
+        check_number("lead", lead, 1, whole=True)
         if not isinstance(library, Library):
             raise ValueError(f"expected a Library, got {type(library).__name__}; "
                              "Library.of(Phi, residual) makes one from features in memory")
         self.library, self.lam, n, F = library, float(lam), len(library), library.F
-        p, q = min(int(lead), F), min(int(few), F)
+        p, q = min(int(lead), F), min(int(few), int(lead), F)
         check_memory(f"{p} directions of {n} graphs", 4.*n*(p + q + 15), "lower lead")
         self._gamma = 2*(F + 2)*2.**-24               # of rounding, relative to norms
         some = torch.linspace(0, n - 1, min(n, 4096), dtype=torch.float64).round().long()
@@ -647,6 +647,12 @@ def scores(
 
 # %% ../nbs/21_scale.ipynb #2105003b
 @patch
+def _afford(self:LazyPosterior, arms, numbers):
+    "Whether so many numbers of some arms should be read; if not, a pass is cheaper."
+    self._spent += SCATTERED*len(arms)*numbers
+    return not len(self._W) or self._spent <= self.library.F*len(self)
+
+@patch
 def _candidates(self:LazyPosterior, floor):
     "Arms that may reach `floor` by the first two bounds, and the second bound; None: too many."
     moved, p, few = self._z @ self._W, self._lead.shape[1], self._few.shape[1]
@@ -660,8 +666,7 @@ def _candidates(self:LazyPosterior, floor):
         bound.add_(self._tails[at, 0], alpha=beyond[0])
         some.append((bound >= floor - slack).nonzero()[:, 0] + first)
     some = torch.cat(some)
-    self._spent += SCATTERED*len(some)*p
-    if len(self._W) and self._spent > self.library.F*len(self): return None
+    if not self._afford(some, p): return None
     bounds = [self._top[c] + self._lead[c] @ lead + self._tails[c, 1]*beyond[1]
               for c in some.split(2**16)]
     bound = torch.cat([self._top[:0], *bounds]).double() + slack
@@ -678,7 +683,6 @@ def _sharpen(self:LazyPosterior, some, beta):
         old = self._var[c] + self._wrong*self._norm2[c]
         var = (old - drop).clamp(min=0) + rows[:, -1]
         bounds.append(rows[:, :-1] @ self.m + beta*var.sqrt())
-    self._spent += SCATTERED*len(some)*self.library.F
     bounds = torch.cat(bounds)
     return bounds + 1e-9*(1 + bounds.abs())
 
@@ -703,16 +707,18 @@ def near(
     known = self._start(k, repeats)
     scores = self.scores(known, beta)
     reached = lambda: below(float(scores.topk(k).values[-1])) if k else math.inf
-    if (found := self._candidates(reached())) is None:
-        return self.fold(beta, reached()).near(k, beta, repeats)
+    again = lambda: self.fold(beta, reached()).near(k, beta, repeats)
+    if (found := self._candidates(reached())) is None: return again()
     some, bound = found
-    likely = some[bound.topk(min(max(k, 16), len(some))).indices]
     def add(new):
         new = new[~torch.isin(new, known)]
         new = new[self._sharpen(new, beta) >= reached()]
         return torch.cat([known, new]), torch.cat([scores, self.scores(new, beta)])
-    known, scores = add(likely)                       # raises what has to be reached
-    known, scores = add(some[bound >= reached()])
+    likely = bound.topk(min(max(k, 16), len(some))).indices
+    known, scores = add(some[likely])                 # raises what has to be reached
+    some = some[bound >= reached()]
+    if not self._afford(some, self.library.F): return again()
+    known, scores = add(some)
     floor = reached()
     known, scores = top_of(known[scores >= floor], scores[scores >= floor], len(known))
     self._seeds = known[:max(k, 64)]

@@ -3,7 +3,9 @@
     python scripts/scale.py nbs/results --room FOLDER              # everything
     python scripts/scale.py nbs/results --room FOLDER --only regret
 
-FOLDER takes the feature files (about 1.3 GB, kept, so that a second call goes on from there).
+    python scripts/scale.py nbs/results --room FOLDER --only million --stages steps
+
+FOLDER takes the feature files (about 1.5 GB); they are kept, for a stage that is repeated alone.
 Writes scale.json (one entry for each of machine, million, qm9, cluster) and scale_regret.csv and
 scale_steps.csv. Each measurement of memory runs in a process of its own. Rows of the regret table
 that are there are not repeated. Read by the notebook of the scale.
@@ -69,6 +71,7 @@ def million_features(room):
     "Write the features of a million graphs."
     blocks = RandomBlocks(MILLION)
     features = choose_degree(blocks[0][:400])
+    shutil.rmtree(room/"million", ignore_errors=True)
     took, library = seconds(lambda: featurize(room/"million", blocks, features))
     return dict(graphs=len(library), nodes=blocks.N, d=blocks.d, degree=features.degree,
                 features=library.F, missed=missed_share(features, blocks[0][:400]),
@@ -126,6 +129,7 @@ def qm9_features(room):
     order = np.random.default_rng(3).permutation(len(texts))
     like = GraphDomain.from_smiles([texts[i] for i in order[:4000]])
     features, test = AnchorFeatures(like[:256]), like[-400:]
+    shutil.rmtree(room/"qm9", ignore_errors=True)
     took, library = seconds(lambda: featurize(room/"qm9", SmilesBlocks(texts, like), features))
     harmonics = [GNTKFeatures(like.d, degree=r) for r in (1, 2)]
     return dict(molecules=len(library), features=library.F, anchors=256,
@@ -259,6 +263,7 @@ def main():
     cli.add_argument("results", type=Path, help="folder of the tables")
     cli.add_argument("--room", type=Path, required=True, help="folder for feature files")
     cli.add_argument("--only", choices=[*PARTS, "regret"], nargs="+", default=[*PARTS, "regret"])
+    cli.add_argument("--stages", nargs="+", help="only these: features, steps, today, kill")
     cli.add_argument("--seeds", type=int, default=30)
     cli.add_argument("--threads", type=int, default=2)
     cli.add_argument("--measure", help=argparse.SUPPRESS)
@@ -274,8 +279,9 @@ def main():
     report = json.loads(path.read_text()) if path.exists() else {}
     report["machine"] = machine()
     for name in (p for p in o.only if p in PARTS):
-        report[name] = {}
+        report.setdefault(name, {})
         for f in PARTS[name]:
+            if o.stages and f.__name__.split("_")[1] not in o.stages: continue
             print(f"{name}: {f.__name__}", file=sys.stderr, flush=True)
             said = fresh(f.__name__, o.room, o.threads)
             if rows := said.pop("rows", None): write_table(o.results/"scale_steps.csv", rows, 4)

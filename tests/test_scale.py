@@ -77,7 +77,7 @@ def test_same_choices_as_the_plain_posterior(seed):
     Phi, r, f, rng = world(seed)
     lam, beta, repeats = 10**rng.uniform(-4, 0), float(rng.uniform(0, 3)), bool(seed % 2)
     library = Library.of(Phi, r)
-    lazy = LazyPosterior(library, lam, lead=int(rng.integers(1, 20)))
+    lazy = LazyPosterior(library, lam, lead=int(rng.integers(1, 20)), few=int(rng.integers(1, 8)))
     plain, arms, values = FeaturePosterior(Phi.double(), lam, r), [], []
     for _ in range(min(15, len(Phi)//3)):
         batch = lazy.suggest(k := int(rng.choice([1, 1, 3, 7])), beta, repeats)
@@ -103,6 +103,22 @@ def test_rewards_in_any_unit(unit):
         assert lazy.suggest() == pretend(plain, 1, 2., False)
         arm = lazy.suggest()[0]
         lazy.observe(arm, unit*float(f[arm])), plain.observe(arm, unit*float(f[arm]))
+
+
+def test_copies_and_draws_leave_the_original_alone():
+    Phi, r, f, rng = world(5, 400, 15)
+    lazy = LazyPosterior(Library.of(Phi, r), 0.05).observe([1, 9, 1], [0.3, -1., 0.5])
+    plain = FeaturePosterior(Phi.double(), 0.05, r).observe([1, 9, 1], [0.3, -1., 0.5])
+    other = lazy.copy()
+    for step in range(30): other.observe(other.suggest(), [float(step % 2)])
+    draw, same = (p.draw(np.random.default_rng(3)) for p in (lazy, plain))
+    assert_close(draw, same, rtol=0, atol=1e-4)
+    assert_close(lazy.std, plain.std, rtol=0, atol=1e-4)
+    assert lazy.t == 3 and other.t == 33
+    assert_close(lazy.evidence(), plain.evidence(), rtol=1e-9, atol=1e-9)
+    assert lazy.suggest() == pretend(plain, 1, 2., False)
+    empty = LazyPosterior(Library.of(Phi, r), 0.05)
+    assert empty.evidence() == 0 and torch.isfinite(empty.draw(rng)).all()
 
 
 def test_another_multiplier_between_passes():
