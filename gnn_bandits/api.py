@@ -287,8 +287,8 @@ PUBLIC |= {
     >>> features = GNTKFeatures(3, degree=4)
     >>> library = Library.of(features(graphs), features.gap(graphs))
     >>> post = LazyPosterior(library, lam=0.01).observe([3, 5], [0.7, -0.2])
-    >>> len(post.suggest(4)), post.best()[0].tolist()
-    (4, [3])"""),
+    >>> post.t, len(post.suggest(4))    # two were told, four to test next
+    (2, 4)"""),
 }
 
 # %% ../nbs/38_api.ipynb #ed4f51ca
