@@ -574,8 +574,9 @@ def fold(
     late = self._stamp < len(self._drops)
     if beta is not None:
         may = self._mean + beta*(self._var.clamp(min=0) + self.residual).sqrt()
-        late &= may >= min(floor, float(may.topk(-(-n//32)).values[-1]))
+        late &= may >= min(floor, float(may.kthvalue(n - n//32).values))
     late = late.nonzero()[:, 0]
+    late = late[self._stamp[late].argsort(stable=True)]              # arms of one stamp together
     for _ in in_threads(self._refresh, late.split(2**12) if len(late) else []): pass
     return self
 
@@ -695,20 +696,13 @@ def _start(self:LazyPosterior, k, repeats):
     return torch.cat([self.arms, free]) if repeats else free
 
 @patch
-def near(
-    self:LazyPosterior,
-    k:int, # How many arms at least; fewer only if there are no more
-    beta:float=2., # Multiplier of the uncertainty
-    repeats:bool=False, # Whether arms that were pulled count
-)->tuple[Tensor, Tensor, float]: # Arms, best first, their scores, and what no other arm reaches
-    "The best `k` arms and perhaps some more, with exact scores."
-    k = min(k, len(self) - (0 if repeats else len(self._pulls)))
+def _look(self:LazyPosterior, k, beta, repeats):
+    "What `near` returns; or only the score that has to be reached, if a pass is cheaper."
     self._prepare(beta)
     known = self._start(k, repeats)
     scores = self.scores(known, beta)
     reached = lambda: below(float(scores.topk(k).values[-1])) if k else math.inf
-    again = lambda: self.fold(beta, reached()).near(k, beta, repeats)
-    if (found := self._candidates(reached())) is None: return again()
+    if (found := self._candidates(reached())) is None: return reached()
     some, bound = found
     def add(new):
         new = new[~torch.isin(new, known)]
@@ -717,12 +711,26 @@ def near(
     likely = bound.topk(min(max(k, 16), len(some))).indices
     known, scores = add(some[likely])                 # raises what has to be reached
     some = some[bound >= reached()]
-    if not self._afford(some, self.library.F): return again()
+    if not self._afford(some, self.library.F): return reached()
     known, scores = add(some)
     floor = reached()
     known, scores = top_of(known[scores >= floor], scores[scores >= floor], len(known))
     self._seeds = known[:max(k, 64)]
     return known, scores, floor
+
+@patch
+def near(
+    self:LazyPosterior,
+    k:int, # How many arms at least; fewer only if there are no more
+    beta:float=2., # Multiplier of the uncertainty
+    repeats:bool=False, # Whether arms that were pulled count
+)->tuple[Tensor, Tensor, float]: # Arms, best first, their scores, and what no other arm reaches
+    "The best `k` arms and perhaps some more, with exact scores."
+    k = min(k, len(self) - (0 if repeats else len(self._pulls)))
+    while True:
+        with one_thread(): found = self._look(k, beta, repeats)      # small steps
+        if isinstance(found, tuple): return found
+        self.fold(beta, found)                                       # a pass, with all threads
 
 # %% ../nbs/21_scale.ipynb #21050044
 @patch
@@ -734,7 +742,7 @@ def best(
 )->tuple[Tensor, Tensor]: # Arms and their scores, best first; of equal ones the lowest number
     "The arms with the highest scores."
     check_number("k", k, 1, whole=True), check_number("beta", beta)
-    with one_thread(): arms, scores, _ = self.near(k, beta, repeats)
+    arms, scores, _ = self.near(k, beta, repeats)
     return arms[:k], scores[:k]
 
 # %% ../nbs/21_scale.ipynb #21050048
@@ -775,10 +783,9 @@ def suggest(
     there = len(self) - (0 if repeats else len(self._pulls))
     chosen, drops, most = [], torch.zeros(0, self.library.F, dtype=torch.float64), 4*k - 3
     while len(chosen) < min(k, there):
-        with one_thread():
-            arms, _, floor = self.near(most, beta, repeats)
-            if len(arms) == there: floor = -math.inf  # there is no other arm
-            chosen, drops = self._choose(arms, floor, k, beta, chosen, drops)
+        arms, _, floor = self.near(most, beta, repeats)
+        if len(arms) == there: floor = -math.inf      # there is no other arm
+        with one_thread(): chosen, drops = self._choose(arms, floor, k, beta, chosen, drops)
         most = 4*max(most, len(arms))
     return chosen
 
