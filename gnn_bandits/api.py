@@ -263,6 +263,34 @@ PUBLIC |= {
     ((5,), (5,))"""),
 }
 
+# %% ../nbs/38_api.ipynb #c4a9d2a1
+PUBLIC |= {
+"featurize": ("scale", """
+    >>> import numpy as np, tempfile
+    >>> from gnn_bandits import GNTKFeatures, GraphDomain, featurize
+    >>> graphs = GraphDomain.erdos_renyi(60, 5, 0.4, 3, np.random.default_rng(0))
+    >>> blocks = [graphs[:40], graphs[40:]]    # anything with a length and [i]
+    >>> featurize(tempfile.mkdtemp(), blocks, GNTKFeatures(3, degree=4))
+    Library(60 graphs, 25 features, 0.00 GB)"""),
+"Library": ("scale", """
+    >>> import numpy as np
+    >>> from gnn_bandits import GNTKFeatures, GraphDomain, Library
+    >>> graphs = GraphDomain.erdos_renyi(60, 5, 0.4, 3, np.random.default_rng(0))
+    >>> features = GNTKFeatures(3, degree=4)
+    >>> library = Library.of(features(graphs), features.gap(graphs))    # or Library.open(folder)
+    >>> len(library), tuple(library.rows([3, 5]).shape)                 # the last is private
+    (60, (2, 26))"""),
+"LazyPosterior": ("scale", """
+    >>> import numpy as np
+    >>> from gnn_bandits import GNTKFeatures, GraphDomain, LazyPosterior, Library
+    >>> graphs = GraphDomain.erdos_renyi(60, 5, 0.4, 3, np.random.default_rng(0))
+    >>> features = GNTKFeatures(3, degree=4)
+    >>> library = Library.of(features(graphs), features.gap(graphs))
+    >>> post = LazyPosterior(library, lam=0.01).observe([3, 5], [0.7, -0.2])
+    >>> post.t, len(post.suggest(4))    # two were told, four to test next
+    (2, 4)"""),
+}
+
 # %% ../nbs/38_api.ipynb #ed4f51ca
 PUBLIC |= {name: ("bandits", f"""
     >>> import numpy as np
