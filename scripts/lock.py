@@ -34,7 +34,7 @@ def planned(python, *requirements):
 if __name__ == "__main__":
     main, oracle = sys.argv[1:]
     pins = {}
-    extras = planned(main, ".[molecules,qm9,parquet,cluster,release]")
+    extras = planned(main, ".[molecules,qm9,parquet,cluster,release,peers]")
     for name, version in [*frozen(main), *frozen(oracle), *extras]:
         key, version = re.sub(r"[-_.]+", "-", name).lower(), version.split("+")[0]
         if key in ("pip", "gnn-bandits"): continue
