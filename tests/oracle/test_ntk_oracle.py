@@ -15,7 +15,9 @@ from gnn_bandits.ntk import ntk  # noqa: E402
 from oracle_table import TABLE, neural_tangents  # noqa: E402
 
 
-def rounding(u, L): return np.finfo(float).eps*(8 + L*(L + 1)/np.sqrt(np.maximum(1 - u**2, 1e-12)))
+def rounding(u, L):
+    "What `series_of` may drop, and the rounding of a cosine, amplified by every layer"
+    return np.finfo(float).eps*(L + 1)*(32 + L/np.sqrt(np.maximum(1 - u**2, 1e-12)))
 
 
 @pytest.mark.parametrize("L", [1, 2, 3, 4, 6])
