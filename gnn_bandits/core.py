@@ -259,15 +259,16 @@ def optional(
 # %% ../nbs/00_core.ipynb #ab188a2b
 def write_atomically(
     path:str|Path, # Where the file should appear
-    data:bytes|str, # Its whole content
+    data:bytes|str|Callable, # Its whole content, or a function that writes it to an open file
 )->Path: # The path written
     "Write `data` to `path` so that no reader ever sees a part of it."
     path = Path(path)
     data = data.encode() if isinstance(data, str) else data
+    write = data if callable(data) else lambda f: f.write(data)
     path.parent.mkdir(parents=True, exist_ok=True)
     fd, tmp = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(fd, "wb") as f: f.write(data); f.flush(); os.fsync(f.fileno())
+        with os.fdopen(fd, "wb") as f: write(f); f.flush(); os.fsync(f.fileno())
         os.chmod(tmp, 0o644)
         os.replace(tmp, path)
     except BaseException:

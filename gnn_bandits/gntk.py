@@ -263,8 +263,10 @@ def vector_kernel(
     check_number("the number of hidden layers L", L, 1, whole=True)
     for v in (x, x if y is None else y):
         if (not isinstance(v, Tensor) or v.ndim != 2 or v.dtype not in PRECISIONS
-            or v.shape[1] != x.shape[1] or v.dtype != x.dtype or not v.isfinite().all()):
-            raise ValueError("expected finite vectors (n, D) of one length, float64 or float32, "
+            or v.shape[1] != x.shape[1] or v.dtype != x.dtype or not v.isfinite().all()
+            or not v.any(1).all()):
+            raise ValueError("expected finite vectors (n, D) that are not zero, of one length and "
+                             "one precision, float64 or float32, "
                              f"got {getattr(v, 'shape', type(v).__name__)}")
     check_memory(f"the kernel of {len(x)} vectors",
                  float(len(x))*len(x if y is None else y)*x.dtype.itemsize, "take fewer at a time")

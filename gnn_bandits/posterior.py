@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PENDING', 'PIECE', 'RIDGES', 'NOISE_PRIOR', 'SCALE_PRIOR', 'NOISE_FLOOR', 'check_observations', 'merge',
            'check_weights', 'Belief', 'Posterior', 'note_weights', 'gram_root', 'log_evidence', 'hide',
-           'FeaturePosterior', 'RowsPosterior', 'DiagonalPosterior', 'best_scale', 'fit_noise', 'fit_times',
+           'FeaturePosterior', 'growth', 'RowsPosterior', 'DiagonalPosterior', 'best_scale', 'fit_noise', 'fit_times',
            'FittedPosterior']
 
 # %% ../nbs/08_posterior.ipynb #ecad0f6b
@@ -333,6 +333,19 @@ class FeaturePosterior(Belief):
         return (f"FeaturePosterior(arms={n}, features={F}, lam={self.lam:.4g}, t={self.t}, "
                 f"distinct={q})")
 
+# %% ../nbs/08_posterior.ipynb #2105002c
+def growth(
+    old:tuple[float, float, float], # Pulls of an arm so far, their mean, squares around it
+    new:tuple[float, float, float], # The same for the pulls to come
+    r:float, # Private variance of the arm
+    lam:float, # Noise variance
+)->tuple[float, float]: # Noise variance of a pull of the shared part that says as much; its value
+    "Pulls of an arm with a private variance as one pull of its shared part."
+    (n, before, _), k = old, new[0]
+    tau = 1/(r + lam/(n + k))
+    gain = tau if n == 0 else lam*k/(n*(n + k))*tau/(r + lam/n)
+    return 1/gain, before + tau*(merge(old, new)[1] - before)/gain
+
 # %% ../nbs/08_posterior.ipynb #a1e1934b
 @patch
 def observe(
@@ -345,19 +358,13 @@ def observe(
     merged = check_observations(arms, rewards, len(self), weights)
     if not merged: return self
     note_weights(self, arms, weights)
-    a, Phi, now = torch.tensor(list(merged)), self.Phi, {}
-    gain, target = (a.new_zeros(len(a), dtype=torch.float64) for _ in range(2))
-    for i, (arm, summary) in enumerate(merged.items()):
-        old = self._pulls.get(arm, (0, 0., 0.))
-        now[arm] = merge(old, summary)
-        r, (n, before, _), k = float(self.residual[arm]), old, summary[0]
-        tau = 1/(r + self.lam/(n + k))
-        # growth of the precision
-        gain[i] = tau if n == 0 else self.lam*k/(n*(n + k))*tau/(r + self.lam/n)
-        target[i] = before + tau*(now[arm][1] - before)/gain[i]
+    a, Phi, nothing = torch.tensor(list(merged)), self.Phi, (0, 0., 0.)
+    told = [growth(self._pulls.get(x, nothing), more, float(self.residual[x]), self.lam)
+            for x, more in merged.items()]
+    noise, target = torch.tensor(told, dtype=torch.float64).T
     with one_thread():
         S = self.Sigma @ Phi[a].double().T
-        R = torch.linalg.cholesky(Phi[a].double() @ S + (1/gain).diag())
+        R = torch.linalg.cholesky(Phi[a].double() @ S + noise.diag())
         W = torch.linalg.solve_triangular(R, S.T, upper=False)    # rank-q factor of the change
         z = torch.linalg.solve_triangular(R, (target - self._mean[a])[:, None], upper=False)[:, 0]
         for rows in torch.arange(len(self)).split(max(1, 2**24//len(a))):
@@ -365,7 +372,7 @@ def observe(
             self._mean[rows[0]:rows[-1] + 1] += C @ z
             self._var[rows[0]:rows[-1] + 1] -= C.square().sum(1)
         self.Sigma.addmm_(W.T, W, alpha=-1)
-    self._pulls |= now
+    self._pulls |= {x: merge(self._pulls.get(x, nothing), more) for x, more in merged.items()}
     return self
 
 # %% ../nbs/08_posterior.ipynb #01d01e52

@@ -6,10 +6,10 @@
 __all__ = ['FORMAT', 'SCATTERED', 'missed_share', 'choose_degree', 'AnchorFeatures', 'RandomBlocks', 'SmilesBlocks', 'make_part',
            'save_part', 'read_part', 'Library', 'part_name', 'read_facts', 'cluster', 'alone', 'each', 'featurize_part',
            'featurize', 'Weights', 'weigh', 'score_rows', 'score_pulled', 'top_of', 'below', 'score_chunk',
-           'score_part', 'rank', 'LazyPosterior', 'growth']
+           'score_part', 'rank', 'LazyPosterior']
 
 # %% ../nbs/21_scale.ipynb #21050002
-import contextlib, copy, json, math, os, tempfile
+import contextlib, copy, json, math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +26,7 @@ from .features import GNTKFeatures
 from .gntk import check_domains, gntk, gntk_diag
 from .graphs import GraphDomain
 from .molecules import featurize_like
-from .posterior import (Belief, check_observations, log_evidence, merge,
+from .posterior import (Belief, check_observations, growth, log_evidence, merge,
                                    note_weights)
 from .spectrum import multiplicity
 
@@ -145,17 +145,7 @@ def save_part(
     if not np.isfinite(rows).all() or (rows[:, -1] < 0).any():
         raise ValueError(f"{path.name}: expected finite features and private variances of at "
                          "least 0")
-    fd, tmp = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(fd, "wb") as f:
-            np.save(f, rows, allow_pickle=False)
-            f.flush(); os.fsync(f.fileno())
-        os.chmod(tmp, 0o644)
-        os.replace(tmp, path)
-    except BaseException:
-        Path(tmp).unlink(missing_ok=True)
-        raise
-    return path
+    return write_atomically(path, lambda f: np.save(f, rows, allow_pickle=False))
 
 def read_part(
     path:str|Path, # A file written by `save_part`
@@ -513,19 +503,6 @@ class LazyPosterior(Belief):
     def __repr__(self):
         return (f"LazyPosterior(arms={len(self)}, features={self.library.F}, lam={self.lam:.4g}, "
                 f"t={self.t}, passes={self.passes})")
-
-# %% ../nbs/21_scale.ipynb #2105002c
-def growth(
-    old:tuple[float, float, float], # Pulls of an arm so far, their mean, squares around it
-    new:tuple[float, float, float], # The same for the pulls to come
-    r:float, # Private variance of the arm
-    lam:float, # Noise variance
-)->tuple[float, float]: # Noise variance of a pull of the shared part that says as much; its value
-    "Pulls of an arm with a private variance as one pull of its shared part."
-    (n, before, _), k = old, new[0]
-    tau = 1/(r + lam/(n + k))
-    gain = tau if n == 0 else lam*k/(n*(n + k))*tau/(r + lam/n)
-    return 1/gain, before + tau*(merge(old, new)[1] - before)/gain
 
 # %% ../nbs/21_scale.ipynb #2105002f
 @patch
