@@ -3,7 +3,7 @@ reads.
 
 Usage: python scripts/coverage_table.py [--trained K] [--jobs J] [--out FILE]     (K trials for each
 kind of noise with a trained network, about 0.2 CPU seconds each, in J processes; the table does not
-depend on J). The experiment itself is in nbs/32_claims.ipynb.
+depend on J). The experiment itself is in nbs/37_claims.ipynb.
 """
 import argparse
 from pathlib import Path

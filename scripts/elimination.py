@@ -2,7 +2,7 @@
 nbs/12_bandits.ipynb reads.
 
 Usage: python scripts/elimination.py [--runs K] [--out FILE]     (a quarter of an hour on one core
-with the default). The experiment itself is in nbs/32_claims.ipynb.
+with the default). The experiment itself is in nbs/37_claims.ipynb.
 """
 import argparse
 from pathlib import Path

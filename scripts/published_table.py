@@ -1,7 +1,7 @@
 """Write nbs/results/published.csv: the end points of the paper's regret figures, as cited numbers.
 
 Usage: python scripts/published_table.py FOLDER
-(FOLDER has the digitised curves: panel, algorithm, t, mean, lower, upper; see nbs/29_figures.ipynb)
+(FOLDER has the digitised curves: panel, algorithm, t, mean, lower, upper; see nbs/34_figures.ipynb)
 """
 import sys
 from pathlib import Path

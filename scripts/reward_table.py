@@ -1,6 +1,6 @@
 """Write nbs/results/reward_remainder.csv: what explicit features miss between different graphs.
 
-Usage: python scripts/reward_table.py     (a few minutes; see nbs/22_datasets.ipynb)
+Usage: python scripts/reward_table.py     (a few minutes; see nbs/27_datasets.ipynb)
 """
 from pathlib import Path
 

@@ -1,8 +1,8 @@
 """What the stopping rule does to the regret and to the training. Writes nbs/results/stopping.csv,
-which nbs/32_claims.ipynb reads.
+which nbs/37_claims.ipynb reads.
 
 Usage: python scripts/stopping.py [--runs K] [--out FILE]     (about a minute on one core with the
-default). The experiment itself is in nbs/32_claims.ipynb.
+default). The experiment itself is in nbs/37_claims.ipynb.
 """
 import argparse
 from pathlib import Path

@@ -1,5 +1,5 @@
 """Really trained networks against their linearisation, on the population of the ablation. Writes
-nbs/results/trained_population.csv, which nbs/28_population.ipynb reads.
+nbs/results/trained_population.csv, which nbs/33_population.ipynb reads.
 
 Usage: python scripts/trained_population.py [--runs K] [--out FILE]     (about half a minute a run)
 """

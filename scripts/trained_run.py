@@ -2,7 +2,7 @@
 
 Beside it stands the straightforward route: materialised gradients, a diagonal uncertainty arm by
 arm, one graph a step with autograd and stock Adam. It is measured on a few of its steps in the same
-process, and extrapolated to the same number of pulls. nbs/34_bench.ipynb reads the file.
+process, and extrapolated to the same number of pulls. nbs/39_bench.ipynb reads the file.
 
 Usage: python scripts/trained_run.py [--algorithm NAME]     (about ten minutes on two cores)
 """

@@ -1,5 +1,5 @@
 """Tuning runs with λ a decade beyond both edges of the grid. Writes nbs/results/tuning_edges.csv,
-which nbs/28_population.ipynb reads.
+which nbs/33_population.ipynb reads.
 
 Usage: python scripts/tuning_edges.py FOLDER [--jobs J]     (some minutes; FOLDER keeps what is
 finished, and the same command goes on from there)
