@@ -1,0 +1,59 @@
+"""What every page has: a question at the top, a summary at the end, links that lead somewhere."""
+import json, re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT/"nbs").glob("[0-9][0-9]_*.ipynb"))
+LINK = re.compile(r"\]\(([\w./-]+\.ipynb)(?:#([\w.-]+))?\)")
+
+
+def prose(path):
+    "The text of a notebook, cell by cell, computed text included."
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    for cell in cells:
+        if cell["cell_type"] == "markdown": yield "".join(cell["source"])
+        for out in cell.get("outputs", []):
+            yield "".join(out.get("data", {}).get("text/markdown", []))
+
+
+def anchors(path):
+    "The names that can be linked to in a notebook, as far as the text gives them."
+    return re.findall(r"\{#([\w.-]+)", "\n".join(prose(path)))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
+def test_page_says_what_it_answers_and_what_it_showed(path):
+    cells = [text for text in prose(path) if text.strip()]
+    title, *rest = cells[0].splitlines()
+    assert title.startswith("# ") and any(line.startswith("> ") for line in rest)
+    beginning = "\n".join(cells[:3])
+    for lead in ("What this page answers", "What you need to know", "What you will be able to do"):
+        assert f"**{lead}" in beginning, f"{path.name} does not begin with '{lead}'"
+    end = "\n".join(cells).rsplit("\n## ", 1)[-1]
+    assert end.startswith("What was shown") and "**Next" in end, f"{path.name} ends without a summary"
+
+
+@pytest.mark.parametrize("path", [*NOTEBOOKS, ROOT/"nbs"/"index.ipynb"], ids=lambda p: p.stem)
+def test_links_lead_to_pages_and_words(path):
+    words = anchors(ROOT/"nbs"/"26_glossary.ipynb")
+    for name, anchor in LINK.findall("\n".join(prose(path))):
+        assert (path.parent/name).is_file(), f"{path.name} links to {name}"
+        if name == "26_glossary.ipynb" and anchor:
+            assert anchor in words, f"{path.name} links to the word {anchor}"
+
+
+def test_words_have_one_definition():
+    twice = [a for a, k in Counter(anchors(ROOT/"nbs"/"26_glossary.ipynb")).items() if k > 1]
+    assert not twice
+
+
+def test_one_number_a_notebook():
+    numbers = [int(p.name[:2]) for p in NOTEBOOKS]
+    assert numbers == list(range(len(numbers)))
+
+
+def test_readme_is_short():
+    assert len((ROOT/"README.md").read_text(encoding="utf-8").split()) <= 900
