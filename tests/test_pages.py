@@ -27,9 +27,10 @@ def anchors(path):
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 def test_page_says_what_it_answers_and_what_it_showed(path):
     cells = [text for text in prose(path) if text.strip()]
-    title, *rest = cells[0].splitlines()
-    assert title.startswith("# ") and any(line.startswith("> ") for line in rest)
-    beginning = "\n".join(cells[:3])
+    title, *rest = filter(None, cells[0].splitlines())
+    # nbdev makes title and description of the first cell and drops whatever else it holds
+    assert title.startswith("# ") and len(rest) == 1 and rest[0].startswith("> "), cells[0]
+    beginning = "\n".join(cells[1:3])
     for lead in ("What this page answers", "What you need to know", "What you will be able to do"):
         assert f"**{lead}" in beginning, f"{path.name} does not begin with '{lead}'"
     end = "\n".join(cells).rsplit("\n## ", 1)[-1]
