@@ -5,12 +5,13 @@
 # %% auto #0
 __all__ = ['INKS', 'SHAPES', 'WORDS', 'BARS', 'ROWS', 'COLUMNS', 'STYLE', 'SCRIPT', 'random_best', 'possible_values', 'progress',
            'axes_for', 'finish', 'plot_progress', 'left_out', 'plot_leave_one_out', 'ranked', 'plot_predictions',
-           'shorten', 'gains', 'improvement', 'improvements', 'history', 'plot_model', 'plot_improvement', 'Light',
-           'model_light', 'coverage_light', 'patience', 'pending_light', 'record_light', 'health', 'advice', 'graph_of',
-           'layout', 'graph_svg', 'smiles_of', 'picture', 'Markup', 'esc', 'formatter', 'when', 'html_table', 'chart',
-           'interval_bar', 'card', 'section', 'say', 'head_part', 'common_scale', 'batch_cards', 'next_part',
-           'best_part', 'progress_part', 'model_part', 'surprises', 'stop_part', 'waiting_part', 'candidates_part',
-           'event_words', 'events_part', 'about_part', 'report_page', 'write_report']
+           'shorten', 'gains', 'improvement', 'improvements', 'history', 'plot_model', 'plot_improvement', 'believed',
+           'record_campaign', 'Light', 'model_light', 'coverage_light', 'patience', 'pending_light', 'record_light',
+           'health', 'advice', 'graph_of', 'layout', 'graph_svg', 'smiles_of', 'picture', 'Markup', 'esc', 'formatter',
+           'when', 'html_table', 'chart', 'interval_bar', 'card', 'section', 'say', 'head_part', 'common_scale',
+           'batch_cards', 'next_part', 'best_part', 'progress_part', 'model_part', 'surprises', 'watch_part',
+           'stop_part', 'waiting_part', 'candidates_part', 'event_words', 'events_part', 'about_part', 'report_page',
+           'write_report']
 
 # %% ../nbs/20_reports.ipynb #fa5f6ed9
 import base64, hashlib, html, io, json, math, platform, re
@@ -27,10 +28,13 @@ from scipy.stats import binom, norm
 
 from .bandits import log_improvement
 from .campaigns import STATES, Campaign
-from .core import check_number, use_style, write_atomically
+from .core import check_number, progress_bar, use_style, write_atomically
 from .graphs import GraphDomain
 from .molecules import draw_svg
 from .surrogate import Surrogate
+from .watch import SCRIPT as WATCH_SCRIPT
+from .watch import STYLE as WATCH_STYLE
+from .watch import Recording, Watch, frame_times
 
 # %% ../nbs/20_reports.ipynb #3b8768e3
 def random_best(
@@ -276,6 +280,47 @@ def plot_improvement(
            title="Largest expected improvement")
     ax.xaxis.get_major_locator().set_params(integer=True)
     return ax
+
+# %% ../nbs/20_reports.ipynb #7d1a3c50
+def believed(
+    model:Surrogate, # With measurements; its values have the sign of the campaign
+    sign:int, # -1: small values are wanted
+    could:np.ndarray, # (n,) boolean, candidates that are not excluded
+    level:float=0.9, # Probability of the intervals
+)->tuple: # mean, low, high, active, limit
+    "What a model predicts, and which candidates could still be the best."
+    low, high = (v.numpy() for v in model.interval(level))
+    limit = low[could].max() if could.any() else math.nan
+    ends = (low, high) if sign > 0 else (-high, -low)
+    return sign*model.mean.numpy(), *ends, could & (high >= limit), sign*limit
+
+def record_campaign(
+    campaign:Campaign, # With at least one measurement
+    frames:int|None=None, # Steps, at most; None: by the size of the pool
+    progress:bool=False, # Show a progress bar
+)->Recording:
+    "What was believed of every candidate before each measurement."
+    if not isinstance(campaign, Campaign):
+        raise ValueError("expected an algorithm, a recording or a campaign, got "
+                         f"{type(campaign).__name__}")
+    obs, sign, n = campaign.observations, campaign.sign, len(campaign)
+    if obs.empty: raise ValueError("expected a campaign with at least one measurement, got none")
+    usual = 60 if n <= 500 else 20 if n <= 2000 else 6 if n <= 20_000 else 2
+    times = frame_times(len(obs), min(frames or usual, usual), first=2)
+    model, could = Surrogate(campaign._priors_of(), campaign.settings["noise_std"]), (
+        campaign.to_dataframe()["state"] != "excluded").to_numpy()
+    seen, told = [], 0
+    for t in progress_bar(times, desc="replaying", unit="step", show=progress):
+        new, told = obs[told:t - 1], t - 1
+        model.learn(new["arm"].tolist(), (sign*new["value"]).tolist(), new["noise"].tolist())
+        seen.append(believed(model, sign, could))
+    values = obs["value"].to_numpy()
+    return Recording(campaign.path.resolve().name, obs["arm"].to_numpy(), values, times,
+                     *map(np.array, zip(*seen)), sign*np.maximum.accumulate(sign*values),
+                     ids=[shorten(i, 30) for i in campaign.ids], sign=sign,
+                     words=("measurement", "candidate", "could still be the best",
+                            "measured"),
+                     rule="A bar is the 90 % interval of a candidate before this measurement.")
 
 # %% ../nbs/20_reports.ipynb #4981e12e
 @dataclass(frozen=True)
@@ -743,6 +788,19 @@ def surprises(
     return say("These measurements fit the others least; look whether a value was mistyped."
                ) + html_table(table, "surprising measurements", tuple(table.columns[1:]))
 
+# %% ../nbs/20_reports.ipynb #7d1a3c57
+def watch_part(
+    campaign:Campaign, # Any campaign
+)->str:
+    "What was believed before each measurement, with a slider."
+    if campaign.observations.empty: return ""
+    run = record_campaign(campaign)
+    shown = Watch(run, start=int(run.times[-1]), most=min(200, max(60, len(run.arms))))
+    return section("How it went", say(
+        "Each step shows what the model believed before a measurement and what was measured then. "
+        "The last step is the present. Candidates are sorted by what is predicted now."),
+        shown.markup)
+
 # %% ../nbs/20_reports.ipynb #2191a0fb
 def stop_part(
     campaign:Campaign, # Any campaign
@@ -995,18 +1053,19 @@ def report_page(
     check_number("n", n, 1, whole=True)
     now = now or datetime.now(timezone.utc)
     parts = [head_part(campaign, now), next_part(campaign, n), best_part(campaign),
-             progress_part(campaign), model_part(campaign), stop_part(campaign),
-             waiting_part(campaign), candidates_part(campaign), events_part(campaign),
-             about_part(campaign)]
-    key = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+             progress_part(campaign), watch_part(campaign), model_part(campaign),
+             stop_part(campaign), waiting_part(campaign), candidates_part(campaign),
+             events_part(campaign), about_part(campaign)]
+    script = SCRIPT + WATCH_SCRIPT
+    key = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     guard = (f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{key}'; "
              "base-uri 'none'; form-action 'none'")
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
             f'<meta http-equiv="Content-Security-Policy" content="{guard}">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<title>{esc(campaign.path.resolve().name)}: campaign report</title>"
-            f"<style>{STYLE}</style></head>\n<body><main>{''.join(parts)}</main>"
-            f"<script>{SCRIPT}</script></body></html>\n")
+            f"<style>{STYLE}{WATCH_STYLE}</style></head>\n<body><main>{''.join(parts)}</main>"
+            f"<script>{script}</script></body></html>\n")
 
 def write_report(
     campaign:Campaign, # Any campaign, also one in a read-only place
