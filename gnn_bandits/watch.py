@@ -217,12 +217,12 @@ def patterns(
     "The sentences of a run, with places for numbers."
     pull, graph, still, seen = run.words
     race = [f"of {run.mean.shape[1]} {graph}s {s}" for s in (still, still.replace("are", "is"))]
-    cost = "regret" if run.regret else "best value"
+    cost, pulls = "regret" if run.regret else "best value", pull + "s"*(len(run.arms) > 1)
     leader = "{2}, which has the best mean, " + (
         "is number {3} by true reward" if run.truth is not None else "is predicted at {3}")
     return [f"{pull.capitalize()} {{0}}: {graph} {{1}}, interval {{2}} to {{3}}, {seen} {{4}}; "
-            f"{{5}} {words}; {cost} so far {{6}}." for words in race] + [
-            f"After {{0}} {pull}s: {{1}} {words}; {graph} {leader}; {cost} {{4}}." for words in race]
+            f"{{5}} {s}; {cost} so far {{6}}." for s in race] + [
+            f"After {{0}} {pulls}: {{1}} {s}; {graph} {leader}; {cost} {{4}}." for s in race]
 
 def sentences(
     run:Recording, # Any run
@@ -536,7 +536,8 @@ SCRIPT += '''
       line.querySelector(".gb-dot").setAttribute("d", `M${xs[k]} ${ys[k]}h0`);
     });
     box.querySelector(".gb-cursor").setAttribute("d", `M${xs[k]} ${HEAD - 4}V${HEAD + RISE}`);
-    const words = t > data.T ? `after ${data.T} ${data.word}s` : `${data.word} ${t} of ${data.T}`;
+    const after = `after ${data.T} ${data.word}${data.T > 1 ? "s" : ""}`;
+    const words = t > data.T ? after : `${data.word} ${t} of ${data.T}`;
     box.querySelector("output").textContent = words;
     box.querySelector("input").setAttribute("aria-valuetext", words);
   };
@@ -622,12 +623,14 @@ def markup(
                 f'{panel(r, order, ends, k)}<p class="gb-say" aria-live="polite">'
                 f"{esc(words[kind].format(*facts))}</p></div>")
     rules = "".join(f'<p class="gb-rule">{esc(r)}</p>' for r in dict.fromkeys(r.rule for r in runs))
-    packed = esc(json.dumps(data, separators=(",", ":"), ensure_ascii=False))
+    packed = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
+    packed = html.escape(packed, quote=False).replace("'", "&#39;")
     button = lambda name, words, label="": (f'<button type="button" class="gb-{name}"{label}>'
                                             f"{words}</button>")
     label = lambda way: f' aria-label="one {data["word"]} {way}"'
     return ('<div class="gb-watch" role="group" aria-label="A run, step by step" '
-            f'data-watch="{packed}"><div class="gb-controls"><div class="gb-bar">'
+            f"data-watch='{packed}'>"
+            '<div class="gb-controls"><div class="gb-bar">'
             f'{button("play", "Play")}{button("back", "‹", label("back"))}'
             f'{button("next", "›", label("on"))}<label><input type="range" min="0" max="{last}" '
             f'value="{k}" aria-label="{data["word"]}"><output></output></label></div><noscript>'
