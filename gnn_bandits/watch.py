@@ -417,7 +417,8 @@ STYLE = COLOURS + '''
 background:var(--bg);border:1px solid var(--line);border-radius:.5rem;text-align:left;
 font:.9rem/1.45 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
 .gb-watch *{box-sizing:border-box}
-.gb-watch p{margin:.2rem 0;color:inherit}
+.gb-watch p{margin:.2rem 0;color:inherit;overflow-wrap:anywhere}
+.gb-parts>*{min-width:0}
 .gb-parts{display:grid;gap:.6rem 1rem;
 grid-template-columns:repeat(auto-fit,minmax(min(100%,18rem),1fr))}
 .gb-watch svg{display:block;width:100%;height:auto;overflow:visible;background:none}
@@ -456,7 +457,7 @@ STYLE += '''
 # %% ../nbs/13_watch.ipynb #95149a49
 STYLE += '''
 .gb-controls{display:grid;min-height:2.8rem;align-items:center;margin-bottom:.3rem}
-.gb-controls>*{grid-area:1/1}
+.gb-controls>*{grid-area:1/1;min-width:0}
 .gb-bar{display:flex;flex-wrap:wrap;gap:.4rem;align-items:center;visibility:hidden}
 .gb-ready .gb-bar{visibility:visible}
 .gb-watch button{font:inherit;color:inherit;background:none;border:1px solid var(--muted);
@@ -466,7 +467,7 @@ border-radius:.4rem;min-width:2.6rem;height:2.6rem;padding:0 .6rem;cursor:pointe
 outline-offset:2px}
 .gb-watch label{display:flex;flex:1 1 14rem;gap:.6rem;align-items:center;min-width:0}
 .gb-watch input{flex:1;min-width:0;height:2.6rem;margin:0;accent-color:var(--a)}
-.gb-watch output{white-space:nowrap;font-variant-numeric:tabular-nums;min-width:6.2em}
+.gb-watch output{font-variant-numeric:tabular-nums;min-width:6.2em;max-width:11em}
 @media (max-width:30rem){.gb-watch{padding:.5rem}.gb-controls{min-height:5.8rem}}
 @media print{.gb-controls{display:none}.gb-watch{break-inside:avoid}}
 '''
