@@ -225,6 +225,17 @@ PUBLIC |= {
     >>> from gnn_bandits import Options
     >>> Options(beta=2.).beta
     2.0"""),
+"Watch": ("watch", """
+    >>> import numpy as np
+    >>> from gnn_bandits import Environment, GraphDomain, Watch, make_algorithm, run_bandit
+    >>> rng = np.random.default_rng(0)
+    >>> domain = GraphDomain.erdos_renyi(20, 5, 0.4, 3, rng)
+    >>> env = Environment(domain, np.linspace(0, 1, 20), rng=rng)
+    >>> alg = make_algorithm("GNN-PE", domain, rng=rng)
+    >>> _ = run_bandit(alg, env, 8)
+    >>> shown = Watch(alg, env=env)            # displays itself in a notebook
+    >>> len(shown.runs[0].times), "Pull 3" in shown.html
+    (9, True)"""),
 "use_style": ("core", """
     >>> from gnn_bandits import use_style
     >>> use_style()    # matplotlib draws as on these pages from now on"""),
@@ -413,8 +424,8 @@ def unexplained(
 # %% ../nbs/43_api.ipynb #4205774e
 ROOMS = {"library": ["core", "graphs", "ntk", "gntk", "networks", "spectrum", "features",
                      "infogain", "posterior", "confidence", "training", "rewards", "bandits",
-                     "molecules", "relations", "surrogate", "journal", "intake", "campaigns",
-                     "reports", "bridges", "scale"],
+                     "watch", "molecules", "relations", "surrogate", "journal", "intake",
+                     "campaigns", "reports", "bridges", "scale"],
          "paper": ["paper.datasets", "paper.algorithms", "paper.experiments", "paper.store",
                    "paper.sweep", "paper.studies", "paper.population", "paper.figures",
                    "paper.released", "paper.ledger", "paper.claims"],
