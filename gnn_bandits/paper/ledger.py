@@ -625,7 +625,7 @@ def claim_sections(
             found[key] = here
     return found
 
-# %% ../../nbs/36_ledger.ipynb #48a7e9ab
+# %% ../../nbs/36_ledger.ipynb #4e8e2592
 STYLE = """
 #ID { font-size: .9rem; line-height: 1.45; }
 #ID form { display: flex; flex-wrap: wrap; gap: .5rem 1rem; margin: 0 0 .8rem; align-items: end; }
@@ -634,7 +634,10 @@ STYLE = """
 #ID :is(select, input, button) { font: inherit; color: inherit; background: transparent;
   border: 1px solid currentColor; border-radius: .3em; padding: .2em .4em; min-height: 2em; }
 #ID option { color: #111; background: #fff; }
-#ID table { border-collapse: collapse; width: 100%; margin: 0; }
+#ID table { border-collapse: collapse; table-layout: fixed; width: 100%; margin: 0; }
+#ID th:nth-child(1) { width: 31%; }
+#ID th:nth-child(2) { width: 6.2rem; }
+#ID th:nth-child(3) { width: 8.2rem; }
 #ID :is(th, td) { text-align: left; vertical-align: top; padding: .45em .7em .45em 0; border: 0;
   border-bottom: 1px solid var(--color-background-border, #bbb); white-space: normal; }
 #ID th button { border: 0; padding: 0; font-weight: 600; cursor: pointer; }
@@ -649,6 +652,7 @@ STYLE = """
 @media (max-width: 46em) {
   #ID :is(table, tbody, tr, td) { display: block; }
   #ID thead tr { display: flex; flex-wrap: wrap; gap: 0 1rem; }
+  #ID thead th { width: auto; }
   #ID td { border: 0; padding: .15em 0; }
   #ID tbody tr { border-bottom: 1px solid var(--color-background-border, #bbb); padding: .6em 0; }
 }
@@ -702,7 +706,7 @@ SCRIPT = """
 })();
 """
 
-# %% ../../nbs/36_ledger.ipynb #bd420f00
+# %% ../../nbs/36_ledger.ipynb #a5472d9f
 def claim_row(
     i:int, # Place in the paper
     r:NamedTuple, # A row of the ledger
@@ -711,7 +715,9 @@ def claim_row(
 )->str: # HTML
     "One claim as a row of the table."
     say, page = html.escape, lambda name: re.sub(r"^\d+_", "", Path(name).stem)
-    span = r.estimate if r.low == r.high else f"{r.estimate} [{r.low}, {r.high}]"
+    number = lambda v: v if isinstance(v, str) else show_number(v)
+    value, low, high = map(number, (r.estimate, r.low, r.high))
+    span = value if low == high else f"{value} [{low}, {high}]"
     where = r.where + (", existential" if r.quantifier == "existential" else "")
     links = [f'derived in <a href="{page(r.evidence)}.html">{page(r.evidence)}</a>']
     if section: links.append(f'tested in <a href="#{section[0]}">{say(section[1])}</a>')
@@ -719,13 +725,11 @@ def claim_row(
     more = f"<p>Control: {say(r.control)}.</p>" if r.control else ""
     if code: more += f"<pre><code>{say(code.strip())}</code></pre>"
     if more: more = f"<details><summary>Control and code of the test</summary>{more}</details>"
-    number = pd.to_numeric(r.estimate, errors="coerce")
     cells = [(i, f'<p><a href="#claim-{r.key}"><code>{r.key}</code></a></p>'
                  f"<p>{say(r.statement)} <em>{say(where)}</em></p>"),
              (KINDS.index(r.kind), r.kind), (VERDICTS.index(r.verdict), verdict_badge(r.verdict)),
-             (0 if pd.isna(number) else number,
-              f"<p>{say(r.statistic[:1].upper() + r.statistic[1:])}: <strong>{say(str(span))}"
-              f"</strong>.</p><p>{say(r.reason[:1].upper() + r.reason[1:])}.</p>"
+             (value or 0, f"<p>{say(r.statistic[:1].upper() + r.statistic[1:])}: "
+              f"<strong>{say(span)}</strong>.</p><p>{say(r.reason[:1].upper() + r.reason[1:])}.</p>"
               f"<p>Evidence: {'; '.join(links)}.</p>{more}")]
     return (f'<tr id="claim-{r.key}" data-verdict="{r.verdict}" data-kind="{r.kind}">'
             + "".join(f'<td data-value="{v}">{text}</td>' for v, text in cells) + "</tr>")
