@@ -526,7 +526,7 @@ def claim_third_term(results, broken=False):
     return exact_finding("third term over the two that are kept, m = 2³⁰ and J = 10⁹", third/two,
                          verdict(third < 0.01*two),
                          f"it is {third:.4g} and tends to 2√(B(L+λ)/(Cλ)) = {limit:.4g}; in "
-                         f"posterior deviations of one ridge it is {later:.4g} at t = 100")
+                         f"uncertainties of one ridge it is {later:.4g} at t = 100")
 
 @claim("theory", "in-network-rkhs", "App. C.1, lemma on the linearised GNN", "09_confidence.ipynb",
        control="width 32")

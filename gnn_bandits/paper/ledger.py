@@ -593,7 +593,7 @@ def summary(
     rows = [[k, *count.loc[k]] for k in KINDS if k in count.index] + [["all", *count.sum()]]
     return markdown_table(["", *(f"{SYMBOLS[v]} {v}" for v in VERDICTS)], rows, right=True)
 
-# %% ../../nbs/36_ledger.ipynb #a3d79007
+# %% ../../nbs/36_ledger.ipynb #bc54d3e0
 BADGES = dict(zip(VERDICTS, (("#cdebdd", "#00472f"), ("#d3e6f8", "#073a66"),
                              ("#fbd9c6", "#702900"), ("#f5eab8", "#4d3d00"),
                              ("#e3e3e3", "#383838")))) # Background and text
@@ -606,11 +606,12 @@ def verdict_badge(
     back, text = BADGES[verdict]
     style = f"background:{back};color:{text};border-radius:.3em;padding:.1em .45em"
     return (f'<span style="{style};display:inline-block;font-weight:600">'
-            f'<span aria-hidden="true">{SYMBOLS[verdict]}</span> {verdict}</span>')
+            f'<span aria-hidden="true">{SYMBOLS[verdict]}</span>&nbsp;{verdict}</span>')
 
-# %% ../../nbs/36_ledger.ipynb #58133783
+# %% ../../nbs/36_ledger.ipynb #c9c28dc2
 def claim_sections(
     notebook:str|Path, # The notebook that enters the claims
+    pattern:str=r'^@claim\("\w+", "([\w-]+)"', # What enters one, with its key as a group
 )->dict[str, tuple[str, str]]: # Key of a claim -> anchor and title of its section
     "Under which heading of a notebook each claim is tested."
     found, here = {}, None
@@ -619,13 +620,13 @@ def claim_sections(
         if cell["cell_type"] == "markdown":
             for title, anchor in re.findall(r"^##+ (.+?)(?: *\{#([\w-]+)\})?$", source, re.M):
                 here = anchor, title
-        for key in re.findall(r'^@claim\("\w+", "([\w-]+)"', source, re.M):
+        for key in re.findall(pattern, source, re.M):
             if not (here and here[0]):
                 raise ValueError(f"expected a heading with an anchor above {key}, got {here}")
             found[key] = here
     return found
 
-# %% ../../nbs/36_ledger.ipynb #4e8e2592
+# %% ../../nbs/36_ledger.ipynb #222191bd
 STYLE = """
 #ID { font-size: .9rem; line-height: 1.45; }
 #ID form { display: flex; flex-wrap: wrap; gap: .5rem 1rem; margin: 0 0 .8rem; align-items: end; }
@@ -636,8 +637,8 @@ STYLE = """
 #ID option { color: #111; background: #fff; }
 #ID table { border-collapse: collapse; table-layout: fixed; width: 100%; margin: 0; }
 #ID th:nth-child(1) { width: 31%; }
-#ID th:nth-child(2) { width: 6.2rem; }
-#ID th:nth-child(3) { width: 8.2rem; }
+#ID th:nth-child(2) { width: 5.6rem; }
+#ID th:nth-child(3) { width: 9rem; }
 #ID :is(th, td) { text-align: left; vertical-align: top; padding: .45em .7em .45em 0; border: 0;
   border-bottom: 1px solid var(--color-background-border, #bbb); white-space: normal; }
 #ID th button { border: 0; padding: 0; font-weight: 600; cursor: pointer; }
@@ -706,7 +707,7 @@ SCRIPT = """
 })();
 """
 
-# %% ../../nbs/36_ledger.ipynb #a5472d9f
+# %% ../../nbs/36_ledger.ipynb #a7b3fe66
 def claim_row(
     i:int, # Place in the paper
     r:NamedTuple, # A row of the ledger
@@ -723,7 +724,7 @@ def claim_row(
     if section: links.append(f'tested in <a href="#{section[0]}">{say(section[1])}</a>')
     if str(r.files): links.append("reads " + ", ".join(f"<code>{f}</code>" for f in r.files.split()))
     more = f"<p>Control: {say(r.control)}.</p>" if r.control else ""
-    if code: more += f"<pre><code>{say(code.strip())}</code></pre>"
+    if code: more += f'<pre tabindex="0"><code>{say(code.strip())}</code></pre>'
     if more: more = f"<details><summary>Control and code of the test</summary>{more}</details>"
     cells = [(i, f'<p><a href="#claim-{r.key}"><code>{r.key}</code></a></p>'
                  f"<p>{say(r.statement)} <em>{say(where)}</em></p>"),
