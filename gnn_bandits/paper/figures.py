@@ -104,8 +104,8 @@ def figure_information_gain(
         last, right = table[table["T"] == T].set_index(["kernel", "N"])["gain"], 1.02*T
         for N in (5, 20, 100):
             ax.text(right, last["GNTK", N], f"GNTK, $N={N}$", color=color[N], va="center")
-        ax.text(right, last["bound", "any"], "bound for the GNTK (dashed)\nvector kernel, every $N$",
-                va="center")
+        ax.text(right, last["bound", "any"], va="center",
+                s="bound for the GNTK (dashed)\nvector kernel, every $N$")
         ax.set(xlabel="pulls $T$", ylabel=r"information gain $\gamma_T$ (nats)", xlim=(0, 1.55*T),
                xticks=range(0, T + 1, T//5))
     return table, draw

@@ -722,7 +722,7 @@ def claim_row(
     where = r.where + (", existential" if r.quantifier == "existential" else "")
     links = [f'derived in <a href="{page(r.evidence)}.html">{page(r.evidence)}</a>']
     if section: links.append(f'tested in <a href="#{section[0]}">{say(section[1])}</a>')
-    if str(r.files): links.append("reads " + ", ".join(f"<code>{f}</code>" for f in r.files.split()))
+    if r.files: links.append("reads " + ", ".join(f"<code>{f}</code>" for f in r.files.split()))
     more = f"<p>Control: {say(r.control)}.</p>" if r.control else ""
     if code: more += f'<pre tabindex="0"><code>{say(code.strip())}</code></pre>'
     if more: more = f"<details><summary>Control and code of the test</summary>{more}</details>"
