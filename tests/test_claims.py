@@ -1,4 +1,6 @@
 "The claims of the paper: verdicts in both directions on made-up worlds, controls, the registry."
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +13,8 @@ import worlds
 from gnn_bandits.core import read_table, write_table
 from gnn_bandits.paper import claims
 from gnn_bandits.paper.claims import CLAIMS, CoverageSettings, EliminationSettings, paper_ledger
-from gnn_bandits.paper.ledger import (HOW_TO_MAKE, VERDICTS, Panel, Runs, ledger, panels,
-                                      with_control)
+from gnn_bandits.paper.ledger import (HOW_TO_MAKE, VERDICTS, Panel, Runs, claim_sections, ledger,
+                                      panels, with_control)
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT/"nbs"/"results"
@@ -142,6 +144,23 @@ def test_registry():
     assert {f for c in CLAIMS for f in c.files} == set(HOW_TO_MAKE)
     assert [c.key for c in CLAIMS if c.existential] == ["nn-may-fail"]
     assert not {f for c in CLAIMS for f in c.files} & {"regret.csv", "hyper.csv"}
+
+
+def test_the_page_leads_to_every_claim():
+    "The table that is stored in the notebook has an anchor, a verdict and a section for each claim"
+    page = RESULTS.parent/"37_claims.ipynb"
+    sections, committed = claim_sections(page), read_table(RESULTS/"claims.csv")
+    assert list(sections) == list(committed["key"])
+    cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
+    prose = "".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+    for anchor in {anchor for anchor, _ in sections.values()}:
+        assert prose.count(f"{{#{anchor}}}") == 1, anchor
+    shown = ["".join(o["data"]["text/html"]) for c in cells if c["cell_type"] == "code"
+             for o in c["outputs"] if "ledger-claims" in str(o.get("data", {}).get("text/html"))]
+    assert len(shown) == 1
+    rows = re.findall(r'<tr id="claim-([\w-]+)" data-verdict="([^"]+)"', shown[0])
+    assert rows == list(zip(committed["key"], committed["verdict"]))
+    for anchor, _ in sections.values(): assert f'href="#{anchor}"' in shown[0]
 
 
 def test_every_theory_row_has_a_control():

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from gnn_bandits.core import read_table
+from gnn_bandits.paper.ledger import claim_sections
 
 FILE = Path(__file__).parents[1]/"nbs"/"results"/"errata.csv"
 pytestmark = pytest.mark.skipif(not FILE.exists(), reason="the table belongs to the repository")
@@ -34,3 +35,10 @@ def test_what_was_corrected_stays_corrected():
 def test_links_lead_to_notebooks():
     more = read_table(FILE)["more"]
     for name in more[more.str.endswith(".ipynb")].unique(): assert (FILE.parents[1]/name).exists()
+
+
+def test_every_entry_has_an_anchor_and_a_section():
+    page, keys = FILE.parents[1]/"38_errata.ipynb", list(read_table(FILE)["key"])
+    assert list(claim_sections(page, r'^(?:slip|typo)\("([\w-]+)"')) == keys
+    text = page.read_text(encoding="utf-8")
+    for key in keys: assert text.count(f'id=\\"erratum-{key}\\"') == 1, key

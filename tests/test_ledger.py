@@ -1,4 +1,6 @@
 "The machinery of the ledger: verdicts, controls, comparisons, panels, tables read and written."
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +14,9 @@ from gnn_bandits.paper.ledger import (VERDICTS, Claim, Comparison, Comparisons, 
                                       join_panels, ledger, overall, p_value, paired, panels,
                                       panels_markdown, register, require_committed, result_table,
                                       same_ledger, sample, slope_interval, sum_of_means, summary,
-                                      with_control)
+                                      verdict_table, with_control)
+
+RESULTS = Path(__file__).parent.parent/"nbs"/"results"
 
 Z = np.linspace(-1, 1, 21)
 THREE = ["holds", "contradicted", "inconclusive"]
@@ -313,3 +317,70 @@ def test_written_ledger_is_read_back(tmp_path):
 
 def test_does_not_reproduce_is_gone():
     assert len(VERDICTS) == 5 and "does not reproduce" not in VERDICTS
+
+
+# the table in a browser
+
+def table_page(folder, **more):
+    "The committed ledger as a page of its own, twice, to see that two tables do not meddle"
+    committed = read_table(RESULTS/"claims.csv")
+    few = committed.head(3).assign(key=["one", "two", "three"])
+    parts = verdict_table(committed, **more) + verdict_table(few, name="other")
+    (folder/"page.html").write_text('<!doctype html><html lang="en"><meta charset="utf-8">'
+                                    '<meta name="viewport" content="width=device-width">'
+                                    f"<title>Ledger</title><main>{parts}</main>", encoding="utf-8")
+    return committed, (folder/"page.html").as_uri()
+
+
+def test_table_filters_and_sorts(browser, tmp_path):
+    committed, page = table_page(tmp_path)
+    tab, errors = browser.new_page(), []
+    tab.on("pageerror", lambda e: errors.append(str(e)))
+    tab.goto(page)
+    box = tab.locator("#ledger-claims")
+    rows = box.locator("tbody tr:visible")
+    assert rows.count() == len(committed)
+    box.get_by_label("verdict").select_option("contradicted")
+    assert rows.count() == (committed["verdict"] == "contradicted").sum()
+    box.get_by_label("kind").select_option("theory")
+    few = committed.query("verdict == 'contradicted' and kind == 'theory'")
+    assert rows.count() == len(few) > 0
+    box.get_by_label("words").fill("base KERNELS")
+    assert rows.count() == 1 and rows.first.get_attribute("id") == "claim-factorial"
+    assert f"1 of {len(committed)}" in box.locator("output").inner_text()
+    box.get_by_role("button", name="Show all").click()
+    tab.wait_for_function("!document.querySelector('#ledger-claims tbody tr[hidden]')")
+    button = box.get_by_role("button", name="verdict")
+    for direction, first in (("ascending", "holds"), ("descending", "not testable here")):
+        button.focus()
+        tab.keyboard.press("Enter")
+        assert box.locator("th[aria-sort]").get_attribute("aria-sort") == direction
+        assert rows.first.get_attribute("data-verdict") == first
+    assert tab.locator("#ledger-other tbody tr:visible").count() == 3 and not errors
+    tab.close()
+
+
+def test_table_opens_at_an_anchor_and_fits_a_phone(browser, tmp_path):
+    "A claim that a link leads to is shown with its evidence, also if the filter had hidden it"
+    committed, page = table_page(tmp_path, code={"third-term": "def test(): ..."})
+    tab = browser.new_page(viewport={"width": 390, "height": 844})
+    tab.goto(page + "#claim-third-term")
+    assert tab.locator("#claim-third-term details[open]").count() == 1
+    assert "def test()" in tab.locator("#claim-third-term pre").inner_text()
+    width, screen = tab.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+    assert width <= screen + 1
+    tab.locator("#ledger-claims").get_by_label("verdict").select_option("holds")
+    assert not tab.locator("#claim-factorial").is_visible()
+    tab.evaluate("location.hash = '#claim-factorial'")
+    tab.wait_for_selector("#claim-factorial", state="visible")
+    tab.close()
+
+
+def test_table_without_javascript_is_plain(browser, tmp_path):
+    committed, page = table_page(tmp_path)
+    context = browser.new_context(java_script_enabled=False)
+    tab = context.new_page()
+    tab.goto(page)
+    assert tab.locator("#ledger-claims tbody tr").count() == len(committed)
+    assert not tab.locator("form:visible, th button").count()
+    context.close()
