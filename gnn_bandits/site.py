@@ -483,7 +483,7 @@ FURO = {"top_of_page_buttons": [],
                                 "color-code-background": "#f6f8fa"},
         "dark_css_variables": {"color-brand-primary": "#7cc0f4", "color-brand-content": "#7cc0f4",
                                "color-code-background": "#1c1f24"}}
-MATHJAX = ["core", "input/tex", "output/chtml", "output/chtml/fonts/tex.js", "a11y/assistive-mml"]
+MATHJAX = ["core", "input/tex", "output/chtml", "a11y/assistive-mml"]
 
 def sphinx_settings(
     title:str, # Of the site
@@ -513,7 +513,7 @@ def sphinx_settings(
         html_theme="furo", html_theme_options=FURO, html_static_path=["_static"],
         html_css_files=["site.css"],
         pygments_style="github-light-high-contrast",
-        pygments_dark_style="github-dark-high-contrast",
+        pygments_dark_style="github-dark-colorblind",
         html_use_index=False, html_copy_source=False, html_show_sourcelink=False,
         html_show_sphinx=False)
 
@@ -578,13 +578,13 @@ def draw(
     figure.savefig(made, format="png", transparent=not title)
     return made.getvalue()
 
-# %% ../nbs/40_site.ipynb #0b3aa469
+# %% ../nbs/40_site.ipynb #4cab4008
 SCRIPT = """(() => {
   const all = (selector) => [...document.querySelectorAll(selector)];
   const root = document.documentElement;
   const wide = (e) => e.scrollWidth > e.clientWidth + 1
                       && /auto|scroll/.test(getComputedStyle(e).overflowX);
-  const boxes = "article :is(pre, div, figure, mjx-container), .sidebar-scroll, .toc-scroll";
+  const boxes = "article :is(pre, div, figure, mjx-container)";
   const tall = (e) => e.scrollHeight > e.clientHeight + 1
                       && /auto|scroll/.test(getComputedStyle(e).overflowY);
   const reach = () => {
@@ -657,7 +657,9 @@ def write_assets(
     for part in "output/chtml/fonts", "input/tex/extensions":
         shutil.copytree(mathjax/part, static/"mathjax"/part)
     for part in "startup", *MATHJAX:
-        shutil.copy2(mathjax/f"{part.removesuffix('.js')}.js", static/"mathjax"/Path(part).parent)
+        file = Path(f"{part}.js")
+        (static/"mathjax"/file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(mathjax/file, static/"mathjax"/file)
 
 # %% ../nbs/40_site.ipynb #ce10f39d
 def number_by_page(
@@ -734,6 +736,13 @@ def row_anchors(
     tables = 0
     return COUNTED.sub(table, text)
 
+# %% ../nbs/40_site.ipynb #a1763c7d
+def lighter_code(
+    text:str, # HTML
+)->str:
+    "Colour keywords, strings, numbers, comments and definitions only."
+    return re.sub(r'<span class="(?:n|o|p|w)">([^<]*)</span>', r"\1", text)
+
 # %% ../nbs/40_site.ipynb #08b9540d
 HEAD = re.compile(r"<th(?=[ >])(?![^>]*\bscope=)")
 NAMES = (('class="caption" role="heading"', 'class="caption" role="heading" aria-level="2"'),
@@ -762,7 +771,7 @@ def preview(
         text = re.sub(rf'(property="{name}" content=")[^"]*', lambda m: m[1] + content, text)
     return text
 
-# %% ../nbs/40_site.ipynb #df955e6d
+# %% ../nbs/40_site.ipynb #8016682b
 UNTOUCHED = re.compile(r"<(script|style|template)\b.*?</\1>", re.S)
 
 def finished(
@@ -773,7 +782,7 @@ def finished(
 )->str:
     "Apply all finishing rules to a page."
     def rules(text):
-        text = named_parts(row_anchors(sized_images(text, folder)))
+        text = named_parts(row_anchors(sized_images(lighter_code(text), folder)))
         if name != "index": text = preview(text, url)
         return re.sub(r'(<a\b[^>]*href="notebooks/[^"]+")', r"\1 download", text)
     math = "_static/mathjax/" in text
