@@ -555,7 +555,7 @@ def icon()->str:
     return ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64">'
             f'<path d="{lines}" stroke="{EDGE}" stroke-width="4" fill="none"/>{dots}</svg>')
 
-# %% ../nbs/40_site.ipynb #91db056e
+# %% ../nbs/40_site.ipynb #87e7208b
 def draw(
     width:int, # In pixels
     height:int, # In pixels
@@ -564,16 +564,18 @@ def draw(
 )->bytes: # A PNG
     "Draw the graph of the icon, with a title beside it if there is one."
     figure = optional("matplotlib.figure", "docs").Figure((width/100, height/100), dpi=100)
-    side = height/width
-    axes = figure.add_axes([0.02*bool(title), 0, side, 1], xlim=(0, 64), ylim=(64, 0))
+    size, left = (0.7, 0.06) if title else (1, 0)                 # of the graph, in heights
+    beside = left + size*height/width + 0.04
+    axes = figure.add_axes([left, (1 - size)/2, size*height/width, size])
+    axes.set(xlim=(0, 64), ylim=(64, 0))
     axes.set_axis_off()
-    scale = height/64*0.72                                        # points in one unit
+    scale = size*height/64*0.72                                   # points in one unit
     for a, b in EDGES:
         axes.plot(*zip(POINTS[a], POINTS[b]), color=EDGE, lw=4*scale, zorder=1)
     axes.scatter(*zip(*POINTS), s=(16*scale)**2, c=COLOURS, zorder=2, linewidths=0)
-    if title: figure.text(side + 0.05, 0.58, title, size=54, weight="bold", color="#1b1f24")
+    if title: figure.text(beside, 0.56, title, size=54, weight="bold", color="#1b1f24")
     for i, part in enumerate(textwrap.wrap(line, 26)):
-        figure.text(side + 0.05, 0.46 - 0.08*i, part, size=26, color="#4d5560")
+        figure.text(beside, 0.44 - 0.08*i, part, size=26, color="#4d5560")
     made = io.BytesIO()
     figure.savefig(made, format="png", transparent=not title)
     return made.getvalue()
