@@ -364,7 +364,7 @@ def prepare(
     front = optional("yaml", "docs").safe_load("".join(head["source"]).strip().strip("-"))
     return front, [c for c in cells if not "".join(c["source"]).startswith("<!-- WARNING: THIS")]
 
-# %% ../nbs/40_site.ipynb #2b6618d5
+# %% ../nbs/40_site.ipynb #75594db0
 def opening(
     origin:str, # Where the notebook is published, `https://host/project/blob/main/nbs/01_graphs.ipynb`
 )->str: # Markdown
@@ -374,7 +374,7 @@ def opening(
     name, folder = Path(file).name, Path(project).name
     return f"""<details class="origin"><summary>Open this notebook: {name}</summary>
 
-[Download the notebook](file:notebooks/{name}) without its outputs, or
+[Download the notebook](download:notebooks/{name}) without its outputs, or
 [see it on GitHub](<{origin}>). These commands fetch the project and open the notebook in Jupyter:
 
 ```sh
@@ -503,7 +503,7 @@ def sphinx_settings(
                                 "attrs_block", "deflist", "tasklist"],
         myst_heading_anchors=4, myst_dmath_allow_space=False, myst_dmath_double_inline=True,
         myst_url_schemes={"http": None, "https": None, "mailto": None,
-                          "page": "{{path}}#{{fragment}}", "file": "{{path}}"},
+                          "page": "{{path}}#{{fragment}}", "download": "{{path}}"},
         numfig=True, numfig_format={"figure": "Figure %s", "table": "Table %s"},
         math_eqref_format="Equation {number}", mathjax_path="mathjax/startup.js",
         mathjax3_config={"loader": {"load": MATHJAX}}, templates_path=["_templates"],

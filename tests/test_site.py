@@ -398,7 +398,7 @@ def test_accessibility(browser, built, axe, name):
 
 def test_keyboard(browser, built):
     "The first stop skips the sidebar; on a phone the drawer opens by keyboard, and hides"
-    tab = browser.new_page(viewport={"width": 1280, "height": 800})
+    tab = browser.new_page(viewport={"width": 1400, "height": 800})
     tab.goto((built/"index.html").as_uri())
     tab.keyboard.press("Tab")
     assert tab.evaluate("document.activeElement.getAttribute('href')") == "#furo-main-content"
