@@ -6,7 +6,7 @@
 __all__ = ['site']
 
 # %% ../nbs/40_site.ipynb #b0c2c1d5
-import base64, importlib, inspect, io, json, os, re, shutil, tempfile, textwrap
+import base64, importlib, inspect, io, json, os, re, shutil, struct, tempfile, textwrap
 from collections.abc import Callable
 from importlib.resources import files
 from operator import attrgetter
@@ -204,7 +204,7 @@ def parameter_table(
     rows = parameter_rows(thing)
     if not any(kind or meaning for _, kind, _, meaning in rows): return ""
     used = [i for i in range(4) if any(row[i] for row in rows)]
-    lines = [("", "Type", "Default", "Meaning"), ("---",)*4, *rows]
+    lines = [("Name", "Type", "Default", "Meaning"), ("---",)*4, *rows]
     cells = [[line[i].replace("|", r"\|") for i in used] for line in lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
@@ -364,6 +364,29 @@ def prepare(
     front = optional("yaml", "docs").safe_load("".join(head["source"]).strip().strip("-"))
     return front, [c for c in cells if not "".join(c["source"]).startswith("<!-- WARNING: THIS")]
 
+# %% ../nbs/40_site.ipynb #75594db0
+def opening(
+    origin:str, # Where the notebook is published, `https://host/project/blob/main/nbs/01_graphs.ipynb`
+)->str: # Markdown
+    "Say which notebook a page was made from, and how to get it and run it."
+    project, _, file = origin.partition("/blob/")
+    file = file.partition("/")[2]                                  # without the branch
+    name, folder = Path(file).name, Path(project).name
+    return f"""<details class="origin"><summary>Open this notebook: {name}</summary>
+
+[Download the notebook](download:notebooks/{name}) without its outputs, or
+[see it on GitHub](<{origin}>). These commands fetch the project and open the notebook in Jupyter:
+
+```sh
+git clone {project}
+cd {folder} && pip install -c constraints.txt -e '.[dev,docs,molecules]'
+jupyter lab {file}
+```
+
+</details>
+
+"""
+
 # %% ../nbs/40_site.ipynb #28a2117a
 KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
           "language_info": {"name": "python", "pygments_lexer": "ipython3"}}
@@ -378,7 +401,9 @@ def page(
 )->dict: # A notebook for MyST-NB
     "Translate a whole notebook."
     lead = f"{{.lead}}\n{front['description']}\n\n" if front.get("description") else ""
-    made = f"{{.origin}}\n[{origin.rpartition('/')[2]}]({origin})\n" if origin else ""
+    if "$" in (title := front["title"]):
+        raise ValueError(f"expected a title without math, got {title!r}")
+    made = opening(origin) if origin else ""
     seen, out = set(), [text_cell(to_myst(f"# {front['title']}\n\n{lead}{made}", url))]
     for cell in cells:
         text = "".join(cell["source"])
@@ -386,7 +411,8 @@ def page(
         seen.add(text)
         out.append(page_cell(cell, name, known, url))
     out = [cell | {"id": f"cell-{i}"} for i, cell in enumerate(filter(None, out))]
-    return {"cells": out, "metadata": KERNEL, "nbformat": 4, "nbformat_minor": 5}
+    metadata = KERNEL | {"description": plain(front.get("description") or "")}
+    return {"cells": out, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
 
 # %% ../nbs/40_site.ipynb #8a071a30
 def sidebar(
@@ -457,12 +483,15 @@ FURO = {"top_of_page_buttons": [],
                                 "color-code-background": "#f6f8fa"},
         "dark_css_variables": {"color-brand-primary": "#7cc0f4", "color-brand-content": "#7cc0f4",
                                "color-code-background": "#1c1f24"}}
+MATHJAX = ["core", "input/tex", "output/chtml", "a11y/assistive-mml"]
 
 def sphinx_settings(
     title:str, # Of the site
     author:str, # Of the project
     version:str, # Of the project
     rights:str="", # Who holds the copyright, with years; the author if empty
+    url:str="", # Where the site is published, ending in a slash
+    tagline:str="", # What the project is, in a few words
 )->dict:
     "Settings of Sphinx, of its extensions and of the theme."
     return dict(
@@ -474,25 +503,165 @@ def sphinx_settings(
                                 "attrs_block", "deflist", "tasklist"],
         myst_heading_anchors=4, myst_dmath_allow_space=False, myst_dmath_double_inline=True,
         myst_url_schemes={"http": None, "https": None, "mailto": None,
-                          "page": "{{path}}#{{fragment}}"},
+                          "page": "{{path}}#{{fragment}}", "download": "{{path}}"},
         numfig=True, numfig_format={"figure": "Figure %s", "table": "Table %s"},
-        math_eqref_format="Equation {number}", mathjax_path="mathjax/tex-chtml.js",
+        math_eqref_format="Equation {number}", mathjax_path="mathjax/startup.js",
+        mathjax3_config={"loader": {"load": MATHJAX}}, templates_path=["_templates"],
+        html_extra_path=["_extra"], html_baseurl=url,
+        html_js_files=[("site.js", {"defer": "defer"})],
+        html_context={"url": url, "tagline": f"{title} — {tagline}" if tagline else title},
         html_theme="furo", html_theme_options=FURO, html_static_path=["_static"],
-        html_css_files=["site.css"], pygments_style="friendly", pygments_dark_style="github-dark",
+        html_css_files=["site.css"],
+        pygments_style="github-light-high-contrast",
+        pygments_dark_style="github-dark-colorblind",
         html_use_index=False, html_copy_source=False, html_show_sourcelink=False,
         html_show_sphinx=False)
 
+# %% ../nbs/40_site.ipynb #4e972280
+TEMPLATE = """{% extends "!page.html" %}
+{% set heading = tagline if pagename == master_doc else title|striptags ~ " — " ~ project %}
+{% block htmltitle %}<title>{{ heading|e }}</title>{% endblock %}
+{% block extrahead %}
+<link rel="icon" type="image/svg+xml" href="{{ pathto('_static/icon.svg', 1) }}">
+<link rel="alternate icon" type="image/png" href="{{ pathto('_static/icon.png', 1) }}">
+{%- if meta and meta.description %}
+<meta name="description" content="{{ meta.description|e }}">
+<meta property="og:description" content="{{ meta.description|e }}">
+{%- endif %}
+<meta property="og:title" content="{{ heading|e }}">
+<meta property="og:type" content="website">
+<meta property="og:site_name" content="{{ project|e }}">
+{%- if pageurl %}
+<meta property="og:url" content="{{ pageurl|e }}">
+{%- endif %}
+<meta property="og:image" content="{{ url }}_static/preview.png">
+<meta property="og:image:alt" content="{{ tagline|e }}">
+<meta name="twitter:card" content="summary_large_image">
+{% endblock %}
+{% block footer %}{{ super() }}<p class="version">{{ project }} {{ release }}</p>{% endblock %}
+"""
+
+# %% ../nbs/40_site.ipynb #15ffdad0
+POINTS = ((12, 40), (31, 53), (27, 25), (47, 37), (51, 11))       # in a square of 64, y downwards
+EDGES = ((0, 1), (0, 2), (1, 2), (1, 3), (2, 3), (3, 4))
+NODE, CHOSEN, EDGE = "#2b86c9", "#d55e00", "#8a929b"
+COLOURS = [NODE]*4 + [CHOSEN]
+
+def icon()->str:
+    "A small graph with one chosen node, as SVG."
+    lines = "".join("M{} {}L{} {}".format(*POINTS[a], *POINTS[b]) for a, b in EDGES)
+    dots = "".join(f'<circle cx="{x}" cy="{y}" r="8" fill="{c}"/>'
+                   for (x, y), c in zip(POINTS, COLOURS))
+    return ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64">'
+            f'<path d="{lines}" stroke="{EDGE}" stroke-width="4" fill="none"/>{dots}</svg>')
+
+# %% ../nbs/40_site.ipynb #87e7208b
+def draw(
+    width:int, # In pixels
+    height:int, # In pixels
+    title:str="", # To the right of the graph
+    line:str="", # Below the title
+)->bytes: # A PNG
+    "Draw the graph of the icon, with a title beside it if there is one."
+    figure = optional("matplotlib.figure", "docs").Figure((width/100, height/100), dpi=100)
+    size, left = (0.7, 0.06) if title else (1, 0)                 # of the graph, in heights
+    beside = left + size*height/width + 0.04
+    axes = figure.add_axes([left, (1 - size)/2, size*height/width, size])
+    axes.set(xlim=(0, 64), ylim=(64, 0))
+    axes.set_axis_off()
+    scale = size*height/64*0.72                                   # points in one unit
+    for a, b in EDGES:
+        axes.plot(*zip(POINTS[a], POINTS[b]), color=EDGE, lw=4*scale, zorder=1)
+    axes.scatter(*zip(*POINTS), s=(16*scale)**2, c=COLOURS, zorder=2, linewidths=0)
+    if title: figure.text(beside, 0.56, title, size=54, weight="bold", color="#1b1f24")
+    for i, part in enumerate(textwrap.wrap(line, 26)):
+        figure.text(beside, 0.44 - 0.08*i, part, size=26, color="#4d5560")
+    made = io.BytesIO()
+    figure.savefig(made, format="png", transparent=not title)
+    return made.getvalue()
+
+# %% ../nbs/40_site.ipynb #4cab4008
+SCRIPT = """(() => {
+  const all = (selector) => [...document.querySelectorAll(selector)];
+  const root = document.documentElement;
+  const wide = (e) => e.scrollWidth > e.clientWidth + 1
+                      && /auto|scroll/.test(getComputedStyle(e).overflowX);
+  const boxes = "article :is(pre, div, figure, mjx-container)";
+  const tall = (e) => e.scrollHeight > e.clientHeight + 1
+                      && /auto|scroll/.test(getComputedStyle(e).overflowY);
+  const reach = () => {
+    const scrolls = all(boxes).map((e) => [e, wide(e) || tall(e)]);
+    for (const [e, does] of scrolls) {
+      if (does && !e.hasAttribute("tabindex")) { e.tabIndex = 0; e.dataset.reach = ""; }
+      if (!does && "reach" in e.dataset) { e.removeAttribute("tabindex"); delete e.dataset.reach; }
+    }
+  };
+  const settle = () => {
+    const waited = root.classList.contains("typesetting");
+    root.classList.remove("typesetting");
+    const id = decodeURIComponent(location.hash.slice(1));
+    if (waited && id) document.getElementById(id)?.scrollIntoView();
+    reach();
+  };
+  addEventListener("DOMContentLoaded", () => {
+    const math = window.MathJax?.startup?.promise;
+    if (math) math.then(settle, settle); else settle();
+    for (const e of all(".sidebar-toggle"))
+      e.addEventListener("keydown", (k) => { if (k.key === "Enter") e.click(); });
+  });
+  let timer;
+  addEventListener("resize", () => { clearTimeout(timer); timer = setTimeout(reach, 150); });
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    opened = all("article details:not([open])").filter((e) => !e.closest(".api, .origin"));
+    opened.forEach((e) => { e.open = true; });
+    all("img[loading=lazy]").forEach((e) => { e.loading = "eager"; });
+  });
+  addEventListener("afterprint", () => opened.forEach((e) => { e.open = false; }));
+})();
+"""
+WAIT = """<script>
+document.documentElement.classList.add("typesetting");
+setTimeout(() => document.documentElement.classList.remove("typesetting"), 2000);
+</script>
+"""
+
+# %% ../nbs/40_site.ipynb #d205eace
+def smaller(
+    png:bytes, # A picture
+)->bytes: # The same picture, perhaps with a table of colours
+    "Give a picture at most 256 colours, on white, if that makes it smaller."
+    pil = optional("PIL.Image", "docs")
+    image = pil.open(io.BytesIO(png)).convert("RGBA")
+    flat = pil.new("RGB", image.size, "white")
+    flat.paste(image, mask=image.getchannel("A"))
+    table = flat.quantize(256, method=pil.Quantize.MAXCOVERAGE, dither=pil.Dither.NONE)
+    made = io.BytesIO()
+    table.save(made, "PNG", optimize=True)
+    return min(png, made.getvalue(), key=len)
+
 # %% ../nbs/40_site.ipynb #9b801cdd
 def write_assets(
-    static:Path, # Folder to make
+    source:Path, # Folder with pages for Sphinx
+    title:str="", # Of the site
+    tagline:str="", # What the project is, in a few words
 ):
-    "Copy the style sheet and MathJax."
-    static.mkdir(parents=True)
+    "Write what the pages load, and the template they are made with."
+    for name in "_static", "_templates", "_extra": (source/name).mkdir(parents=True)
+    static = source/"_static"
+    (source/"_templates"/"page.html").write_text(TEMPLATE, encoding="utf-8")
     (static/"site.css").write_bytes((files("gnn_bandits")/"site.css").read_bytes())
+    (static/"site.js").write_text(SCRIPT, encoding="utf-8")
+    (static/"icon.svg").write_text(icon(), encoding="utf-8")
+    (static/"icon.png").write_bytes(draw(64, 64))
+    (static/"preview.png").write_bytes(smaller(draw(1200, 630, title, tagline)))
     mathjax = Path(optional("sphinx-mathjax-offline", "docs").__file__).parent/"static"/"mathjax"
     for part in "output/chtml/fonts", "input/tex/extensions":
         shutil.copytree(mathjax/part, static/"mathjax"/part)
-    shutil.copy2(mathjax/"tex-chtml.js", static/"mathjax")
+    for part in "startup", *MATHJAX:
+        file = Path(f"{part}.js")
+        (static/"mathjax"/file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(mathjax/file, static/"mathjax"/file)
 
 # %% ../nbs/40_site.ipynb #ce10f39d
 def number_by_page(
@@ -520,12 +689,117 @@ def render(
     with docutils.patch_docutils(), docutils.docutils_namespace():
         app = sphinx.Sphinx(source, source, html, html.with_name("doctrees"), "html", status=None,
                             warning=warnings, freshenv=True)
-        app.set_html_assets_policy("always")      # a title with math is in every sidebar
         app.add_js_file(None, body=SUMMARY)
         app.connect("env-check-consistency", number_by_page)
         app.build(force_all=True)
     text = re.sub(r"\x1b\[[\d;]*m", "", warnings.getvalue()).replace(f"{source}{os.sep}", "")
     if text.strip(): raise ValueError(f"expected no warning from Sphinx, got:\n{text.strip()}")
+
+# %% ../nbs/40_site.ipynb #e23ab2a3
+def png_size(
+    path:Path, # Of a picture
+)->tuple[int, int]|None: # Width and height in pixels; None for other files
+    "Read the size of a PNG from its head."
+    with path.open("rb") as f: head = f.read(24)
+    return struct.unpack(">II", head[16:]) if head.startswith(b"\x89PNG") else None
+
+def sized_images(
+    text:str, # HTML
+    folder:Path, # Where it will be
+)->str:
+    "Reserve the room of every picture, and load all but the first when they come into view."
+    seen = []
+    def sized(m):
+        size = png_size(folder/m[1])
+        if not size or " width=" in m[0]: return m[0]
+        seen.append(m[1])
+        lazy = ' loading="lazy"' if len(seen) > 1 else ""
+        return f'<img width="{size[0]}" height="{size[1]}"{lazy}{m[0][4:]}'
+    return re.sub(r'<img\b[^>]*?\bsrc="(_images/[^"]+)"[^>]*>', sized, text)
+
+# %% ../nbs/40_site.ipynb #cfe8cfcb
+COUNTED = re.compile(r'<table class="docutils[^>]*>\s*<thead>\s*<tr[^>]*>'
+                     r'<th[^>]*>(?:<p></p>)?</th>.*?</table>', re.S)
+ROW = re.compile(r'<tr class="([\w-]+)"><td>(?:<p>)?(?:<span id="([\w.:-]+)">)?(\d+)'
+                 r'(?:</span>)?(?:</p>)?</td>')
+
+def row_anchors(
+    text:str, # HTML
+)->str:
+    "Name the rows of tables that count them, and let each number link to its row."
+    def table(m):
+        nonlocal tables
+        if not ROW.search(m[0]): return m[0]
+        tables += 1
+        prefix = "row" if tables == 1 else f"row-{tables}"
+        return ROW.sub(lambda r: row(r, r[2] or f"{prefix}-{r[3]}"), m[0])
+    def row(r, name):
+        return f'<tr class="{r[1]}" id="{name}"><td><a class="row" href="#{name}">{r[3]}</a></td>'
+    tables = 0
+    return COUNTED.sub(table, text)
+
+# %% ../nbs/40_site.ipynb #a1763c7d
+def lighter_code(
+    text:str, # HTML
+)->str:
+    "Colour keywords, strings, numbers, comments and definitions only."
+    return re.sub(r'<span class="(?:n|o|p|w)">([^<]*)</span>', r"\1", text)
+
+# %% ../nbs/40_site.ipynb #08b9540d
+HEAD = re.compile(r"<th(?=[ >])(?![^>]*\bscope=)")
+NAMES = (('class="caption" role="heading"', 'class="caption" role="heading" aria-level="2"'),
+         ('<aside class="sidebar-drawer', '<aside aria-label="All pages" class="sidebar-drawer'),
+         ('<aside class="toc-drawer', '<aside aria-label="On this page" class="toc-drawer'))
+
+def named_parts(
+    text:str, # HTML
+)->str:
+    "Say what the heads of tables, of the sidebar and of the contents belong to."
+    columns = lambda m: HEAD.sub('<th scope="col"', m[0])
+    text = re.sub(r"<thead.*?</thead>", columns, text, flags=re.S)
+    for old, new in NAMES: text = text.replace(old, new)
+    return HEAD.sub('<th scope="row"', text)
+
+# %% ../nbs/40_site.ipynb #0da9d58d
+def preview(
+    text:str, # HTML
+    url:str, # Where the site is published
+)->str:
+    "Show the first figure of a page in links to it."
+    image = re.search(r'<img\b[^>]*\bsrc="(_images/[^"]+)"[^>]*>', text)
+    if not image: return text
+    alt = re.search(r'\balt="([^"]*)"', image[0])
+    for name, content in ("og:image", url + image[1]), ("og:image:alt", alt[1] if alt else ""):
+        text = re.sub(rf'(property="{name}" content=")[^"]*', lambda m: m[1] + content, text)
+    return text
+
+# %% ../nbs/40_site.ipynb #8016682b
+UNTOUCHED = re.compile(r"<(script|style|template)\b.*?</\1>", re.S)
+
+def finished(
+    name:str, # Of the page
+    text:str, # Its HTML
+    folder:Path, # Where it is
+    url:str="", # Where the site is published
+)->str:
+    "Apply all finishing rules to a page."
+    def rules(text):
+        text = named_parts(row_anchors(sized_images(lighter_code(text), folder)))
+        if name != "index": text = preview(text, url)
+        return re.sub(r'(<a\b[^>]*href="notebooks/[^"]+")', r"\1 download", text)
+    math = "_static/mathjax/" in text
+    text = outside_code(rules, text, UNTOUCHED)
+    return text.replace("</head>", f"{WAIT}</head>", 1) if math else text
+
+def finish(
+    html:Path, # A site written by Sphinx
+    url:str="", # Where it is published
+):
+    "Make the pictures smaller and finish every page."
+    for p in sorted((html/"_images").glob("*.png")): p.write_bytes(smaller(p.read_bytes()))
+    for p in sorted(html.glob("*.html")):
+        text = finished(p.stem, p.read_text(encoding="utf-8"), html, url)
+        p.write_text(text, encoding="utf-8")
 
 # %% ../nbs/40_site.ipynb #30506ed8
 WORDS = {"eq": "Equation", "fig": "Figure", "tbl": "Table"}
@@ -600,6 +874,8 @@ def readme_picture(
     below, alt = ": ".join(filter(None, [number, caption])), opts.get("fig-alt") or plain(caption)
     return f"![{alt}]({file})" + (f"\n\n{below}" if below else "")
 
+INTERACTIVE = "[This part is interactive: see it on the site.](index.ipynb)"
+
 def readme_output(
     out:dict, # One output of a code cell
     opts:dict, # The options of the cell
@@ -607,6 +883,7 @@ def readme_output(
     "Write one output that is not a picture."
     data, text = out.get("data", {}), output_text(out)
     if opts.get("output") == "asis" or "text/markdown" in data: return text
+    if "<script" in "".join(data.get("text/html", "")): return INTERACTIVE
     if "text/html" in data:
         return re.sub(r"<style.*?</style>\s*", "", "".join(data["text/html"]), flags=re.S)
     return f"```text\n{text.rstrip()}\n```" if text.strip() else ""
@@ -648,6 +925,12 @@ def readme_text(
     return "\n\n".join(filter(None, [f"# {front['title']}", NOTE, lead, *body])) + "\n", images
 
 # %% ../nbs/40_site.ipynb #aee9938f
+def tagline(
+    description:str, # Of the project, in settings.ini
+)->str: # Its beginning, up to a colon
+    "Say in a few words what the project is."
+    return description.partition(":")[0]
+
 def project():
     "nbdev's settings of the project around the working directory."
     here = Path.cwd()
@@ -741,6 +1024,15 @@ def translate_all(
         except ValueError as e: raise ValueError(f"{p.name}: {e}") from e
     return pages
 
+def bare(
+    text:str, # A notebook
+)->str: # The same notebook without outputs
+    "Drop what a notebook printed and drew."
+    notebook = json.loads(text)
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code": cell |= {"outputs": [], "execution_count": None}
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+
 def write_pages(
     source:Path, # Folder to make
     cfg, # nbdev's settings
@@ -756,8 +1048,12 @@ def write_pages(
     index = api_page(names, known, "##" if own else "#")
     if own: pages["api"]["cells"].append(text_cell(index) | {"id": "names"})
     anchors = set().union(*(documented(name, notebook) for name, notebook in pages.items()))
-    write_assets(source/"_static")
+    write_assets(source, cfg.title, tagline(cfg.description))
     copy_images(nbs, source)
+    (source/"_extra"/"notebooks").mkdir()
+    for p in notebooks:
+        text = bare(p.read_text(encoding="utf-8"))
+        (source/"_extra"/"notebooks"/p.name).write_text(text, encoding="utf-8")
     for name, notebook in pages.items():
         for cell in notebook["cells"]:
             if cell["cell_type"] == "markdown":
@@ -791,9 +1087,12 @@ def site(
     if readme: print(f"wrote {os.path.relpath(write_readme(cfg))}"); return
     check_out(folder)
     for name in ["sphinx", "furo", "sphinx-mathjax-offline", *EXTENSIONS]: optional(name, "docs")
+    url = cfg.doc_host + cfg.doc_baseurl
     with tempfile.TemporaryDirectory() as d:
         source, html = Path(d)/"source", Path(d)/"html"
         write_pages(source, cfg)
-        render(source, html, sphinx_settings(cfg.title, cfg.author, cfg.version, cfg.copyright))
+        render(source, html, sphinx_settings(cfg.title, cfg.author, cfg.version, cfg.copyright,
+                                             url, tagline(cfg.description)))
+        finish(html, url)
         install(html, folder)
     print(f"wrote {len(list(folder.glob('*.html')))} pages to {os.path.relpath(folder)}")

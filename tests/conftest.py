@@ -35,3 +35,23 @@ def browser():
         browser = p.chromium.launch(executable_path=chromium, args=FLAGS)
         yield browser
         browser.close()
+
+
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+# formulas have the colour of the text around them; the page "site" computes the colours of code
+SKIPPED = ["mjx-container", ".highlight pre span"]
+
+
+@pytest.fixture(scope="session")
+def axe():
+    "A function that lists what axe-core objects to on an open page, by rule"
+    try: from axe_playwright_python import base
+    except ImportError: no_browser("without axe-playwright-python nobody looked at accessibility")
+    script = base.AXE_FILE_PATH.read_text(encoding="utf-8")
+    def violations(tab):
+        tab.evaluate(script + ";0")
+        found = tab.evaluate("([rules, skipped]) => axe.run({exclude: skipped.map((s) => [s])}, "
+                             "{runOnly: rules, resultTypes: ['violations']})", [RULES, SKIPPED])
+        return {(v["id"], v["help"]): [node["html"][:120] for node in v["nodes"][:5]]
+                for v in found["violations"]}
+    return violations

@@ -8,9 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
+from configparser import ConfigParser
+from csv import DictReader
 from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
+from urllib.parse import unquote, urlparse
 
 import pytest
 
@@ -20,7 +23,9 @@ yaml = pytest.importorskip("yaml")
 pytest.importorskip("sphinx")
 
 ROOT = Path(__file__).resolve().parent.parent
-SEARCH_TERM = "gntk"
+WEIGHT = 1_500_000    # bytes that opening a page may load, uncompressed
+HEAVY = {}            # page: bytes, and a comment that says which table needs them
+SHIFT = 0.1           # the largest layout shift that counts as good
 
 
 def python(code, cwd=ROOT):
@@ -142,6 +147,72 @@ def test_public_names_and_index_share_a_page(built):
     for name in gnn_bandits.__all__: assert f">{name}<" in page[:page.index('id="index-of-names"')]
 
 
+# what a page says about itself
+
+def settings():
+    "What settings.ini says about the project"
+    config = ConfigParser(delimiters=["="])
+    config.read(ROOT/"settings.ini")
+    return config["DEFAULT"]
+
+
+def content(text, name):
+    "The content of a meta tag, or nothing"
+    m = re.search(rf'<meta (?:name|property)="{name}" content="([^"]*)"', text)
+    return m and m[1]
+
+
+def test_every_page_introduces_itself(built, pages):
+    cfg, titles = settings(), {}
+    url = cfg["doc_host"] + cfg["doc_baseurl"]
+    for name in pages:
+        text = (built/name).read_text()
+        title = re.search(r"<title>(.*?)</title>", text)[1]
+        assert cfg["title"] in title and title not in titles, (name, titles.get(title))
+        titles[title] = name
+        assert f'<p class="version">{cfg["title"]} {cfg["version"]}</p>' in text, name
+        if name == "search.html": continue
+        assert f'<link rel="canonical" href="{url}{name}"' in text, name
+        assert len(content(text, "description") or "") > 20, name
+        picture = content(text, "og:image")
+        assert picture.startswith(url) and (built/picture.removeprefix(url)).is_file(), name
+        for icon in "icon.svg", "icon.png": assert f'href="_static/{icon}"' in text, name
+
+
+def test_first_figure_is_the_preview(built):
+    text = (built/"campaigns.html").read_text()
+    first = re.search(r'<img[^>]*src="(_images/[^"]+)"', text)[1]
+    assert content(text, "og:image").endswith(first) and content(text, "og:image:alt")
+    assert content((built/"index.html").read_text(), "og:image").endswith("_static/preview.png")
+
+
+def test_notebooks_can_be_downloaded(built):
+    from gnn_bandits.site import page_name
+    size = 0
+    for p in (ROOT/"nbs").glob("*.ipynb"):
+        text = (built/f"{page_name(p)}.html").read_text()
+        assert re.search(rf'href="notebooks/{p.name}" download', text), p.name
+        given, ours = (json.loads(f.read_text()) for f in (built/"notebooks"/p.name, p))
+        assert not any(c.get("outputs") for c in given["cells"])
+        assert [c["source"] for c in given["cells"]] == [c["source"] for c in ours["cells"]]
+        size += (built/"notebooks"/p.name).stat().st_size
+    assert size < 4_000_000
+
+
+@pytest.mark.parametrize("name", ["claims", "errata"])
+def test_claims_and_errata_can_be_linked(built, name):
+    with (ROOT/"nbs"/"results"/f"{name}.csv").open(newline="") as f: rows = len(list(DictReader(f)))
+    ids = re.findall(r'<tr\b[^>]*\bid="([^"]+)"', (built/f"{name}.html").read_text())
+    assert len(ids) == len(set(ids)) and len(ids) >= rows, (len(ids), rows)
+
+
+def test_pictures_have_their_room(built, pages):
+    for name in pages:
+        for tag in re.findall(r"<img\b[^>]*>", (built/name).read_text()):
+            if "_images/" not in tag: continue
+            assert " width=" in tag and " height=" in tag, (name, tag)
+
+
 @pytest.mark.parametrize("what", ["folder", "file"])
 def test_foreign_output_is_refused(copy, what):
     out = copy/"out"
@@ -195,7 +266,20 @@ def test_readme_is_reproducible(copy):
 
 # in a browser
 
-TYPESET = "() => window.MathJax && MathJax.startup && MathJax.startup.promise.then(() => true)"
+TYPESET = """() => !document.querySelector("script[src*=mathjax]")
+    || window.MathJax && MathJax.startup && MathJax.startup.promise
+    && MathJax.startup.promise.then(() => !document.querySelector("html.typesetting"))"""
+SHIFTS = """() => new Promise((done) => {
+    let sum = 0;
+    new PerformanceObserver((list) => {
+        for (const e of list.getEntries()) if (!e.hadRecentInput) sum += e.value;
+    }).observe({type: "layout-shift", buffered: true});
+    setTimeout(() => done(sum), 50);
+})"""
+LOADED = """() => {
+    document.querySelectorAll("img[loading=lazy]").forEach((e) => { e.loading = "eager"; });
+    return Promise.all([...document.images].map((e) => e.decode().catch(() => 0))).then(() => true);
+}"""
 REPORT = r"""() => {
     const all = (selector) => [...document.querySelectorAll(selector)];
     const copy = document.querySelector("article").cloneNode(true);
@@ -208,6 +292,7 @@ REPORT = r"""() => {
         broken: all("mjx-merror").map(e => e.textContent),
         images: all("article img").filter(e => !e.naturalWidth).map(e => e.src),
         wordless: all("article img").filter(e => !e.alt.trim()).map(e => e.src),
+        formulas: all(".math").length, mathjax: !!window.MathJax,
         sidebar: all(".sidebar-tree a, a.sidebar-brand").map(e => e.href.split("#")[0]),
         groups: all(".sidebar-tree .caption-text").map(e => e.textContent),
         desktop: [document.documentElement.scrollWidth, window.innerWidth]};
@@ -224,15 +309,19 @@ def reports(browser, built, pages):
     tab.on("pageerror", lambda e: errors.append(str(e)))
     inside = lambda r: r.url.startswith(("file:", "data:"))
     tab.on("request", lambda r: None if inside(r) else outside.append(r.url))
+    loaded = set()
+    tab.on("request", lambda r: loaded.add(Path(unquote(urlparse(r.url).path))))
     for name in pages:
         tab.set_viewport_size({"width": 1280, "height": 900})
         tab.goto((built/name).as_uri())
         tab.wait_for_function(TYPESET)
-        report = tab.evaluate(REPORT)
+        weight, shift = sum(p.stat().st_size for p in loaded if p.is_file()), tab.evaluate(SHIFTS)
+        tab.evaluate(LOADED)
+        report = tab.evaluate(REPORT) | {"weight": weight, "shift": shift}
         tab.set_viewport_size({"width": 390, "height": 844})
         report["phone"] = tab.evaluate(WIDTH)
         reports[name] = report | {"errors": errors.copy(), "outside": outside.copy()}
-        errors.clear(), outside.clear()
+        errors.clear(), outside.clear(), loaded.clear()
     tab.close()
     return reports
 
@@ -265,16 +354,111 @@ def test_no_page_is_wider_than_its_window(reports):
         assert not wide, screen
 
 
-def test_search(browser, built):
+def test_no_page_is_heavy(reports):
+    table = sorted(((r["weight"], name) for name, r in reports.items()), reverse=True)
+    for weight, name in table: print(f"{name:25} {weight/1000:8,.0f} kB")
+    assert not {name: weight for weight, name in table if weight > HEAVY.get(name, WEIGHT)}
+
+
+def test_no_page_jumps(reports):
+    assert not {name: r["shift"] for name, r in reports.items() if r["shift"] > SHIFT}
+
+
+def test_mathjax_only_for_formulas(reports):
+    assert not [name for name, r in reports.items() if r["mathjax"] != bool(r["formulas"])]
+
+
+@pytest.mark.parametrize("term, page", [("gntk", "gntk"), ("GNN-UCB", "bandits"),
+                                        ("campaign", "campaigns"), ("SMILES", "molecules")])
+def test_search(browser, built, term, page):
     tab, errors = browser.new_page(), []
     tab.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
     tab.goto((built/"index.html").as_uri())
-    tab.fill(".sidebar-search", SEARCH_TERM)
+    tab.fill(".sidebar-search", term)
     tab.press(".sidebar-search", "Enter")
     tab.wait_for_selector("#search-results li a", timeout=10_000)
+    tab.wait_for_function("/found|matching/.test(document.querySelector('#search-results').innerText)")
     hits = tab.eval_on_selector_all("#search-results li a", "links => links.map(a => a.href)")
-    assert any("gntk.html" in h for h in hits) and not errors, (hits, errors)
+    assert any(f"/{page}.html" in h for h in hits[:10]) and not errors, (hits[:10], errors)
     tab.close()
+
+
+@pytest.mark.parametrize("name", ["index", "campaigns", "gntk", "claims", "molecules"])
+def test_accessibility(browser, built, axe, name):
+    "No violation of WCAG 2 A or AA; light on a desktop and dark on a phone cover all four values"
+    found = {}
+    for scheme, width in ("light", 1280), ("dark", 375):
+        tab = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 800})
+        tab.goto((built/f"{name}.html").as_uri())
+        tab.wait_for_function(TYPESET)
+        found |= {(scheme, width, *key): nodes for key, nodes in axe(tab).items()}
+        tab.close()
+    assert not found, "\n".join(f"{key}: {nodes}" for key, nodes in found.items())
+
+
+def test_keyboard(browser, built):
+    "The first stop skips the sidebar; on a phone the drawer opens by keyboard, and hides"
+    tab = browser.new_page(viewport={"width": 1400, "height": 800})
+    tab.goto((built/"index.html").as_uri())
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.getAttribute('href')") == "#furo-main-content"
+    tab.set_viewport_size({"width": 375, "height": 800})
+    shown = "() => getComputedStyle(document.querySelector('.sidebar-drawer')).visibility"
+    assert tab.evaluate(shown) == "hidden"
+    tab.focus("#__navigation")
+    tab.keyboard.press("Enter")
+    assert tab.evaluate(shown) == "visible" and tab.locator("#__navigation").is_checked()
+    tab.keyboard.press("Space")
+    assert tab.evaluate(shown) == "hidden"
+    tab.close()
+
+
+def test_print(browser, built):
+    "On paper there is no sidebar, folds are open, and nothing is wider than the sheet"
+    tab = browser.new_page(viewport={"width": 700, "height": 1000})
+    tab.goto((built/"gntk.html").as_uri())
+    tab.wait_for_function(TYPESET)
+    tab.emulate_media(media="print")
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    for gone in ".sidebar-drawer", ".toc-drawer", ".copybtn", "details.origin":
+        assert not tab.locator(gone).first.is_visible(), gone
+    closed = "[...document.querySelectorAll('article details:not([open])')]"
+    assert tab.evaluate(f"{closed}.every((e) => e.closest('.api, .origin'))")
+    across, room = tab.evaluate(WIDTH)
+    assert across <= room + 1
+    tab.close()
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch):
+    "A project of one notebook whose output brings a script and a style"
+    (tmp_path/"nbs").mkdir()
+    shutil.copy(ROOT/"settings.ini", tmp_path)
+    (tmp_path/"nbs"/"sidebar.yml").write_text("website: {sidebar: {contents: [index.ipynb]}}")
+    html = ("<style>#count { color: rgb(1, 2, 3); }</style><button id='count'>0</button><script>"
+            "document.getElementById('count').onclick = (e) => { e.target.textContent++; }"
+            "</script>")
+    output = {"output_type": "display_data", "metadata": {}, "data": {"text/html": html}}
+    cells = [{"cell_type": "markdown", "id": "a", "metadata": {}, "source": "# Tiny\n\n> A page"},
+             {"cell_type": "code", "id": "b", "metadata": {}, "source": "Counter()",
+              "execution_count": None, "outputs": [output]}]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    (tmp_path/"nbs"/"index.ipynb").write_text(json.dumps(notebook))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_scripts_of_outputs_run(browser, tiny):
+    site("out")
+    tab = browser.new_page()
+    tab.goto((tiny/"out"/"index.html").as_uri())
+    tab.click("#count")
+    assert tab.inner_text("#count") == "1"
+    look = "getComputedStyle(document.getElementById('count')).color"
+    assert tab.evaluate(look) == "rgb(1, 2, 3)"
+    tab.close()
+    site(readme=True)
+    assert "<script" not in (tiny/"README.md").read_text()
 
 
 def test_dark_mode(browser, built):
