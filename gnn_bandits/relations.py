@@ -6,7 +6,7 @@
 __all__ = ['hidden_', 'neighbours', 'scramble', 'classes', 'row_keys', 'refine', 'with_itself', 'self_kernel', 'Surroundings',
            'surroundings', 'gather', 'len_of', 'tangent', 'relational_kernel', 'counts', 'shared', 'overlap',
            'features_of', 'blocks_in_words', 'graph_weights', 'anchored_draw', 'DistinctPrior', 'RelationalPrior',
-           'OverlapPrior', 'look_alike', 'SumPrior']
+           'OverlapPrior', 'look_alike', 'SumPrior', 'evidence_weights', 'WeighedPrior']
 
 # %% ../nbs/15_relations.ipynb #0e3ca12f
 import math
@@ -446,3 +446,39 @@ class SumPrior(Prior):
         "A function drawn from the prior."
         return sum(math.sqrt(w)*p.prior_draw(rng) for w, p in zip(self.weights, self.parts))
     rows, by_rows, start = RowsPrior.rows, RowsPrior.by_rows, RowsPrior.start
+
+# %% ../nbs/15_relations.ipynb #0c880654
+def evidence_weights(
+    blocks:Tensor, # (k, q, q) kernel of each part between the measured graphs
+    z:Tensor, # (q,) their values, around zero
+    rest:Tensor|None=None, # (q,) what is unexplained of each, in units of θ_0; None: ones
+    steps:int=50, # Each costs a Cholesky decomposition
+)->Tensor: # (k + 1,) variance of each part, and the unexplained one
+    "The variances of a sum of kernels that make the measured values most probable."
+    own = torch.ones_like(z) if rest is None else rest
+    K, level = torch.cat([blocks, own.diag()[None]]), float(z.square().mean())
+    theta = (level or 1.)/K.diagonal(dim1=1, dim2=2).mean(1)/len(K)
+    with one_thread():
+        for _ in range(steps if level else 0):               # values that are all zero say nothing
+            inverse = torch.cholesky_inverse(torch.linalg.cholesky((theta[:, None, None]*K).sum(0)))
+            alpha = inverse @ z
+            theta = theta*(((K @ alpha) @ alpha)/(K*inverse).sum((1, 2))).sqrt()
+            theta = theta.clamp(min=1e-6*float(theta.sum()))   # C stays positive definite
+    return theta
+
+# %% ../nbs/15_relations.ipynb #1e87a8ea
+class WeighedPrior(SumPrior):
+    "A sum of priors whose weights are found by evidence, anew at each fit of a `Surrogate`."
+    def new_rows(self, arms):
+        "(k, n) prior covariances of some arms with all arms; those of the parts are kept."
+        return self._sum(lambda p: p.rows(arms))
+    def weighed(self,
+        arms:list, # Measured arms, each once
+        z:Tensor, # (q,) their values, around zero
+        rest:Tensor|None=None, # (q,) what is unexplained of each, up to a factor
+    )->SumPrior: # The same parts with other weights
+        "The sum with the weights that make some values most probable."
+        theta = evidence_weights(torch.stack([p.block(arms) for p in self.parts]), z, rest)
+        out = WeighedPrior(self.parts, theta[:-1].tolist())
+        out.label = " + ".join(f"{w:.2f} {p.label}" for w, p in zip(out.weights, self.parts))
+        return out

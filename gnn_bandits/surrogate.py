@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['POWERS', 'SHARE', 'RANGES', 'STEP', 'CHOICE', 'CHOICE_NODES', 'CHOICE_SECOND', 'SHARES', 'FREEDOM', 'bend', 'unbend',
            'log_slope', 'unit_of', 'Record', 'Spectra', 'graph_prior', 'label_of', 'LazyPrior', 'FeaturesPrior',
-           'with_relations', 'candidate_priors', 'Surrogate', 'arms_to_fit', 'Fit', 'student_log_density']
+           'with_relations', 'candidate_priors', 'weighed_sum', 'Surrogate', 'arms_to_fit', 'Fit',
+           'student_log_density']
 
 # %% ../nbs/16_surrogate.ipynb #13a50003
 import math
@@ -25,7 +26,7 @@ from .gntk import check_domains
 from .graphs import GraphDomain
 from .molecules import ELEMENTS
 from .relations import (DistinctPrior, OverlapPrior, RelationalPrior, SumPrior,
-                                   graph_weights, look_alike)
+                                   WeighedPrior, graph_weights, look_alike)
 from .posterior import (NOISE_FLOOR, NOISE_PRIOR, SCALE_PRIOR, FeaturePosterior,
                                    fit_times)
 
@@ -101,6 +102,10 @@ class Record:
         m = torch.zeros(len(self.distinct), dtype=torch.float64)
         m = m.index_add(0, self.at, g)/torch.bincount(self.at)
         return float(m.mean()), float(m.std())
+    def for_weights(self):
+        "The arms, their means, and the unexplained variance of each mean in units of τ."
+        P, mean, *_ = self.sums(1 - SHARE)
+        return self.distinct, mean, SHARE + 1/P
     def sums(self,
         noise:float, # Noise variance of the values for which it is not known
     )->tuple[Tensor, Tensor, float, float]:
@@ -324,6 +329,17 @@ def candidate_priors(
     if not sums or form == "features": return found
     return found + with_relations(found[0] if atoms else make(2, own, True))
 
+# %% ../nbs/16_surrogate.ipynb #5ddabc89
+def weighed_sum(
+    domain:GraphDomain, # The arms; many nodes look alike, as atoms do
+)->WeighedPrior:
+    "The kernels of the largest sum of `candidate_priors`, with weights by evidence."
+    last = candidate_priors(domain)[-1]
+    if not isinstance(made := last.made, SumPrior):
+        raise ValueError("expected a pool whose nodes look alike and that knows its edges, such "
+                         f"as molecules; the kernels of this one are not added up ({last.label})")
+    return WeighedPrior(made.parts)
+
 # %% ../nbs/16_surrogate.ipynb #13a50038
 STEP = 64 # Values between two fits that are taken in together
 
@@ -431,6 +447,7 @@ def _search(self:Surrogate, t):
     powers = POWERS if len(set(arms)) >= 10 else POWERS[:1]
     records, best = [Record(*data, nothing, shift, unit, p) for p in powers], None
     for prior in self.priors:
+        if hasattr(prior, "weighed"): prior = prior.weighed(*records[0].for_weights())
         block = prior.standard.block(records[0].distinct)
         for record, found in zip(records, Spectra(block, records).best()):
             value = found[2] - getattr(prior, "far", 0.) - 2*(record.power - 1)**2
