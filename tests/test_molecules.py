@@ -327,7 +327,9 @@ def install(folder, package, files):
 
 def like_set(name):
     _, _, smiles, columns = MOLECULE_SETS[name]
-    return pd.DataFrame({"Sl.No": [1, 2], smiles: ["CCO", "CC"]} | {c: [1.5, 2] for c in columns})
+    first, *others = [smiles] if isinstance(smiles, str) else smiles
+    return pd.DataFrame({"Sl.No": [1, 2], first: ["CCO", "CC"]} | {c: [None, None] for c in others}
+                        | {c: [1.5, 2] for c in columns})
 
 
 @pytest.mark.parametrize("name", MOLECULE_SETS)
@@ -356,13 +358,24 @@ def test_a_set_that_is_not_there(name, tmp_path, monkeypatch):
             load_molecules(name, path)
     like_set(name).to_csv(tmp_path/"mine.csv", index=False)
     assert len(load_molecules(name, str(tmp_path/"mine.csv"))) == 2   # a file of another name
-    for column in (smiles, *columns):
+    for column in (*([smiles] if isinstance(smiles, str) else smiles), *columns):
         like_set(name).drop(columns=column).to_csv(tmp_path/"mine.csv", index=False)
         with pytest.raises(ValueError) as e: load_molecules(name, tmp_path/"mine.csv")
         assert f"there is no {column}, but Sl.No" in str(e.value)
     like_set(name).astype(str).replace("1.5", "high").to_csv(tmp_path/"mine.csv", index=False)
     with pytest.raises(ValueError, match="expected numbers in .*'high'"):
         load_molecules(name, tmp_path/"mine.csv")
+
+
+def test_a_reaction_is_the_molecules_that_vary(tmp_path):
+    table = like_set("suzuki")
+    ligand, solvent = "ligand_smiles", "solvent_1_smiles"
+    table[ligand], table[solvent] = ["P", None], ["O.CC#N", " CO"]
+    table.to_csv(tmp_path/"SuzukiMiyaura.csv", index=False)
+    read = load_molecules("suzuki", tmp_path)
+    assert read["smiles"].tolist() == ["CCO.P.O.CC#N", "CC.CO"]
+    m = read_smiles(read["smiles"])
+    assert m.domain.sizes.tolist() == [8, 4] and not len(m.problems)
 
 
 def test_names_of_sets():
@@ -372,7 +385,7 @@ def test_names_of_sets():
 
 
 SIZES = {"photoswitch": 405, "esol": 1128, "freesolv": 642, "lipophilicity": 4200,
-         "chemml": 100_000}
+         "chemml": 100_000, "buchwald": 3955, "suzuki": 5760}
 
 
 @pytest.mark.parametrize("name", MOLECULE_SETS)

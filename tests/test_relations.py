@@ -7,9 +7,9 @@ from numpy.testing import assert_allclose
 
 from gnn_bandits import GraphDomain
 from gnn_bandits.gntk import gntk
-from gnn_bandits.relations import (DistinctPrior, OverlapPrior, RelationalPrior, SumPrior, counts,
-                                   look_alike, neighbours, overlap, relational_kernel,
-                                   surroundings, with_itself)
+from gnn_bandits.relations import (DistinctPrior, OverlapPrior, RelationalPrior, SumPrior,
+                                   WeighedPrior, counts, evidence_weights, look_alike, neighbours,
+                                   overlap, relational_kernel, surroundings, with_itself)
 from gnn_bandits.surrogate import Surrogate, candidate_priors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -125,3 +125,33 @@ def test_a_node_without_features_among_others():
     model = Surrogate(candidate_priors(X)).learn(range(25), y[:25])
     assert np.isfinite(model.mean.numpy()).all() and "relations" in candidate_priors(X)[-1].label
     assert np.isfinite(RelationalPrior(X).block(range(40)).numpy()).all()
+
+
+def test_weights_by_evidence_depend_on_values_alone():
+    graphs = graphs_of([8]*60, p=0.3)
+    X = domain_of(graphs)
+    y = np.array([sum(d == 2 for *_, d in g.edges(data="kind")) for g in graphs], float)
+    parts = [DistinctPrior(X, total=True), RelationalPrior(X, total=True), OverlapPrior(X, 1)]
+    arms = list(range(40))
+    make = lambda: Surrogate([WeighedPrior(parts)])
+    once, single = make().learn(arms, y[arms]), make()
+    for a in arms: single.learn(a, y[a]).latent
+    assert torch.equal(once.mean, single.mean) and once.facts == single.facts
+    same = make().learn(arms, 1000*y[arms] - 7)
+    assert_allclose(same.mean, 1000*once.mean - 7, rtol=1e-7)
+    weights = once._fit.prior.weights
+    assert abs(sum(weights) - 1) < 1e-12 and weights[1] + weights[2] > weights[0]
+    assert len(once.predict(domain_of(graphs_of([8]*3, seed=700, p=0.3)))) == 3
+
+
+def test_weights_by_evidence_without_information():
+    X = domain_of(graphs_of([6]*20))
+    parts = [RelationalPrior(X), OverlapPrior(X, 1)]
+    K = torch.stack([p.block(range(10)) for p in parts])
+    nothing = evidence_weights(K, torch.zeros(10).double())
+    assert nothing.isfinite().all() and (nothing > 0).all()
+    for values in ([], [3.], [5., 5., 5.], [1e300, -1e300, 3e299]):
+        s = Surrogate(WeighedPrior(parts)).learn(range(len(values)), values)
+        assert s.mean.isfinite().all() and (s.std > 0).all()
+    one = evidence_weights(K[:1], torch.from_numpy(np.random.default_rng(0).standard_normal(10)))
+    assert len(one) == 2 and (one > 0).all()

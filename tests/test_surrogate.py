@@ -207,3 +207,8 @@ def test_powers_far_out():
     for p in module.POWERS:
         torch.testing.assert_close(unbend(bend(x, p), p), x, rtol=1e-7, atol=1e-15)
     assert torch.isfinite(unbend(torch.tensor([1e6, -1e6]).double(), 0.)).all()
+
+
+def test_a_pool_without_sums_has_no_weights(pool):
+    with pytest.raises(ValueError, match="expected a pool whose nodes look alike"):
+        module.weighed_sum(pool[0])
