@@ -161,29 +161,37 @@ def strip_sums(A, first, last, B, b, m, series, near, terms, work):
 
 # %% ../nbs/03_gntk.ipynb #2ba8dfce
 @njit(**COMPILED)
+def mirror(out, i, last, j, end):
+    "Copy rows `i` to `last`, columns `j` to `end`, left of the diagonal, to its other side."
+    for r in range(i, last, 16):                      # small squares: a line is read once
+        for s in range(j, end, 16):
+            for g in range(s, min(s + 16, end)):
+                for k in range(max(r, g + 1), min(r + 16, last)): out[g, k] = out[k, g]
+
+@njit(**COMPILED)
 def graph_sums(A, start, rows, B, begin, columns, half, series, near, terms, out):
     "Sums over the pairs of nodes of graphs in `rows` and in `columns`."
     work = np.empty((5, STRIP + ROOM), A.dtype)
-    for i in range(rows[0], rows[1]):
-        j, stop = columns[0], min(columns[1], i + 1) if half else columns[1]
-        while j < stop:
-            e = j + 1
-            while e < stop and begin[e + 1] - begin[j] <= STRIP: e += 1
-            for b in range(begin[j], begin[e], STRIP):
-                m = min(STRIP, begin[e] - b)
+    j, stop = columns[0], min(columns[1], rows[1]) if half else columns[1]
+    while j < stop:
+        e = j + 1
+        while e < stop and begin[e + 1] - begin[j] <= STRIP: e += 1
+        first = max(rows[0], j) if half else rows[0]
+        for i in range(first, rows[1]):               # all rows with one strip of columns
+            last = min(e, i + 1) if half else e
+            for b in range(begin[j], begin[last], STRIP):
+                m = min(STRIP, begin[last] - b)
                 whole = (m + ROOM - 1)//ROOM*ROOM     # a few more than needed: no odd ends
                 strip_sums(A, start[i], start[i + 1], B, b, whole, series, near, terms, work)
                 if begin[e] - begin[j] == e - j:      # graphs of one node
                     for g in range(m): out[i, j + g] = work[2, g]
                     continue
-                for g in range(j, e):
+                for g in range(j, last):
                     s = 0.
                     for k in range(max(begin[g] - b, 0), min(begin[g + 1] - b, m)): s += work[2, k]
                     out[i, g] += s
-            j = e
-    if not half: return
-    for g in range(columns[0], min(columns[1], rows[1])):
-        for i in range(max(rows[0], g + 1), rows[1]): out[g, i] = out[i, g]
+        if half: mirror(out, first, rows[1], j, e)    # while the strip is still in the cache
+        j = e
 
 @njit(**COMPILED)
 def own_sums(A, start, rows, series, near, terms, out):
@@ -218,7 +226,8 @@ def kernel_sums(
     number, series = a.T.dtype.type, series_of(int(L), torch.from_numpy(a.T).dtype)
     near, terms = number((a.d + 4)*np.finfo(number).eps), np.empty((0, 3), number)
     out = np.zeros((len(a.start) - 1, len(b.start) - 1), number)
-    tasks = [(r, c) for r in pieces(a.start, 256)[::-1] for c in pieces(b.start, 4096)
+    wide = max(4096, int(b.start[-1])//32)            # long rows: fewer pieces, none too small
+    tasks = [(r, c) for r in pieces(a.start, 256)[::-1] for c in pieces(b.start, wide)
              if not half or c[0] < r[1]]              # the long rows first
     def work(task):
         graph_sums(a.T, a.start, task[0], b.T, b.start, task[1], half, series, near, terms, out)
@@ -289,10 +298,12 @@ def vector_kernel(
 )->Tensor: # (n, k), in the precision of `x`
     "The normalised NTK between vectors, scaled to unit length; symmetric if `y` is not given."
     check_number("the number of hidden layers L", L, 1, whole=True)
+    good = lambda v: bool(v.isfinite().all() and v.any(1).all())
     for v in (x, x if y is None else y):
-        if (not isinstance(v, Tensor) or v.ndim != 2 or v.dtype not in PRECISIONS
-            or v.shape[1] != x.shape[1] or v.dtype != x.dtype or not v.isfinite().all()
-            or not v.any(1).all()):
+        with one_thread():
+            fine = (isinstance(v, Tensor) and v.ndim == 2 and v.dtype in PRECISIONS
+                    and v.shape[1] == x.shape[1] and v.dtype == x.dtype and good(v))
+        if not fine:
             raise ValueError("expected finite vectors (n, D) that are not zero, of one length and "
                              "one precision, float64 or float32, "
                              f"got {getattr(v, 'shape', type(v).__name__)}")
