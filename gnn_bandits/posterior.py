@@ -656,7 +656,7 @@ class DiagonalPosterior:
         return (f"{type(self).__name__}(arms={n}, {p=}, lam={self.lam}, ridge={self.ridge!r}, "
                 f"t={self.t})")
 
-# %% ../nbs/08_posterior.ipynb #cd7aed21
+# %% ../nbs/08_posterior.ipynb #d442c15e
 @patch
 def observe(
     self:DiagonalPosterior,
@@ -669,7 +669,7 @@ def observe(
         self.t += k
     return self
 
-# %% ../nbs/08_posterior.ipynb #74baa9cb
+# %% ../nbs/08_posterior.ipynb #1e09938c
 @patch(as_prop=True)
 def std(self:DiagonalPosterior)->Tensor: # (n,)
     "Uncertainty of all arms; every call reads all n*p squares."
@@ -677,7 +677,7 @@ def std(self:DiagonalPosterior)->Tensor: # (n,)
     weights = (self.copies/(rho + self.total)).to(self.squares.dtype)
     return (factor*(self.squares @ weights).double()).sqrt()
 
-# %% ../nbs/08_posterior.ipynb #dade77b9
+# %% ../nbs/08_posterior.ipynb #37687c49
 @patch
 def fantasy(
     self:DiagonalPosterior,

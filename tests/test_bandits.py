@@ -326,3 +326,42 @@ def test_expected_improvement_is_the_formula():
         mean, std = alg.mean.numpy(), alg.std.numpy()
         z = (mean - mean[pulls].max())/std
         assert alg.ask() == int((std*(z*norm.cdf(z) + norm.pdf(z))).argmax())
+
+def test_a_history_without_pulls():
+    h = bandits.as_history([])
+    assert len(h) == 0 and h.to_dataframe().shape == (0, 11) and h.arms.dtype == np.int64
+
+def test_standard_forms_agree():
+    "Centred over all graphs, the matrix and the rows have one standard form; features come close."
+    everything = torch.arange(len(DOM))
+    matrix = Prior.gntk(DOM).standard
+    rows = bandits.RowsPrior(DOM, 2, everything)
+    thin = Prior.features(DOM, 7, dtype=torch.float64).standard
+    torch.testing.assert_close(rows.block(everything), matrix.K, rtol=0, atol=1e-12)
+    torch.testing.assert_close(rows.variances, matrix.variances, rtol=0, atol=1e-12)
+    torch.testing.assert_close(thin.block(everything), matrix.K, rtol=0, atol=0.05)
+    for p in (matrix, rows, thin):
+        assert math.isclose(float((p.block(everything) - 1).diagonal().mean()), 1, rel_tol=1e-9)
+
+@pytest.mark.parametrize("d, most", [(2, 1), (2, 10**9), (4, 60), (10, 1024), (30, 500)])
+def test_affordable_degree(d, most):
+    from gnn_bandits.features import GNTKFeatures
+    degree = bandits.affordable_degree(d, most)
+    assert 1 <= degree <= 8
+    if degree > 1: assert len(GNTKFeatures(d, 2, degree)) <= most
+    if degree < 8: assert len(GNTKFeatures(d, 2, degree + 1)) > most
+
+def test_going_back_and_forth_changes_nothing():
+    for o in (dict(lam=0.01), dict(lam=0.01, beta=1., episodes="doubling", random_pulls=0)):
+        alg, clean = (make_algorithm("GNN-PE", DOM, rng=gen(3), **o) for _ in range(2))
+        records, e = [], env()
+        for _ in range(10):
+            records.append(alg.state)
+            alg.tell(arm := alg.ask(), e.pull(arm))
+        told = list(zip(alg.arms, alg.rewards))
+        for k in (7, 3, 0):
+            alg.go_back(records[k])
+            assert alg.t == k and alg.arms == [a for a, _ in told[:k]]
+        for a, y in told: alg.tell(a, y), clean.tell(a, y)
+        assert torch.equal(alg.mean, clean.mean) and torch.equal(alg.std, clean.std)
+        assert torch.equal(alg.active, clean.active) and alg.ask() == clean.ask()

@@ -56,3 +56,10 @@ def test_sphere_of_a_singular_kernel():
     w = torch.linalg.lstsq(Phi, f).solution
     assert_close(Phi @ w, f)
     assert_close(w.norm(dim=0), torch.full((7,), 3., dtype=torch.float64))
+
+@pytest.mark.parametrize("B", [0.1, 1., 7.])
+@pytest.mark.parametrize("sigma", [0., 0.3, 4.])
+def test_the_smaller_beta_lies_between_its_terms_and_their_sum(B, sigma):
+    both, one = c.beta(B, sigma, 0.5, 0.1, 40, norm_factor=1), c.sharp_beta(B, sigma, 0.5, 0.1, 40)
+    assert max(B, both - B) <= one*(1 + 1e-12) and one <= both*(1 + 1e-12)
+    assert both/one <= math.sqrt(2)*(1 + 1e-12)

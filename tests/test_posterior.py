@@ -387,3 +387,29 @@ def test_evidence_prefers_the_truth():
     y = f[arms].numpy() + 0.3*rng.standard_normal(120)
     scores = {lam: c.Posterior(K, lam).observe(arms, y).evidence() for lam in (0.001, 0.09, 10.)}
     assert max(scores, key=scores.get) == 0.09
+
+@pytest.mark.parametrize("t", [1, 31, 32, 33, 64, 65, 200])
+def test_waiting_updates_cannot_be_seen(t):
+    K, (arms, y) = gram(30), history(30, t)
+    late, prompt = c.Posterior(K, 0.05), c.Posterior(K, 0.05)
+    for a, v in zip(arms, y):
+        late.observe(a, v)
+        prompt.observe(a, v)._flush()
+    assert late._waiting == t % c.PENDING and prompt._waiting == 0
+    for a in (0, int(arms[-1]), 29):
+        assert_close(late.column(a), prompt.column(a), rtol=0, atol=1e-12)
+    assert_close(late.mean_for(late.rewards), prompt.mean, rtol=1e-9, atol=1e-11)
+    assert_close(late.std, prompt.std, rtol=1e-10, atol=0)
+
+@pytest.mark.parametrize("rho", [1e-3, 0.3, 20.])
+def test_one_ridge(rho):
+    "Gaussian process, kernel ridge regression and penalised least squares predict the same."
+    rng = np.random.default_rng(3)
+    Phi, (arms, y) = torch.from_numpy(rng.standard_normal((12, 7))), history(9, 25)
+    t, K = 25, Phi @ Phi.T
+    mean = c.Posterior(K, rho).observe(arms, y).mean
+    alpha = np.linalg.solve(K[arms][:, arms].numpy() + rho*np.eye(t), y)
+    np.testing.assert_allclose(mean, K[:, arms].numpy() @ alpha, rtol=1e-6, atol=1e-8)
+    rows = np.vstack([Phi[arms].numpy()/math.sqrt(t), math.sqrt(rho/t)*np.eye(7)])
+    w = np.linalg.lstsq(rows, np.concatenate([y/math.sqrt(t), np.zeros(7)]), rcond=None)[0]
+    np.testing.assert_allclose(mean, Phi.numpy() @ w, rtol=1e-6, atol=1e-8)
