@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 WEIGHT = 1_500_000    # bytes that opening a page may load, uncompressed
 HEAVY = {}            # page: bytes, and a comment that says which table needs them
 SHIFT = 0.1           # the largest layout shift that counts as good
+PATIENCE = 120_000    # milliseconds; a busy machine is slow, not wrong
 
 
 def python(code, cwd=ROOT):
@@ -305,6 +306,7 @@ def reports(browser, built, pages):
     "What the script finds on each page, with console errors, outside requests, width on a phone"
     reports, errors, outside = {}, [], []
     tab = browser.new_page()
+    tab.set_default_timeout(PATIENCE)
     tab.on("console", lambda m: errors.append(m.text) if m.type in ("error", "warning") else None)
     tab.on("pageerror", lambda e: errors.append(str(e)))
     inside = lambda r: r.url.startswith(("file:", "data:"))
@@ -389,6 +391,7 @@ def test_accessibility(browser, built, axe, name):
     found = {}
     for scheme, width in ("light", 1280), ("dark", 375):
         tab = browser.new_page(color_scheme=scheme, viewport={"width": width, "height": 800})
+        tab.set_default_timeout(PATIENCE)
         tab.goto((built/f"{name}.html").as_uri())
         tab.wait_for_function(TYPESET)
         found |= {(scheme, width, *key): nodes for key, nodes in axe(tab).items()}
