@@ -203,7 +203,7 @@ def test_every_column_of_domains_has_an_axis():
             for N, p in ((5, 0.05), (5, 0.2), (20, 0.2)) for t in (1, 10)]
     fig = Figure()
     draw_domains(fig, curves(rows))
-    assert [ax.get_xlabel() for ax in fig.axes] == ["step $t$", "", "", "step $t$"]
+    assert [ax.get_xlabel() for ax in fig.axes] == ["pull $t$", "", "", "pull $t$"]
 
 def test_tables_on_disk(tmp_path):
     "Numbers have seven digits, and committed tables are written back as they stand"

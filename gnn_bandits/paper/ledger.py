@@ -507,7 +507,7 @@ def judge_claim(
 
 def places(found, said):
     "Where a claim got a verdict, in words."
-    return ", ".join(f.panel.title for f in found if f.verdict == said)
+    return " and ".join(f.panel.title for f in found if f.verdict == said)
 
 def join_panels(
     claim:Claim, # An experiment
@@ -641,11 +641,11 @@ STYLE = """
 #ID th:nth-child(3) { width: 9rem; }
 #ID :is(th, td) { text-align: left; vertical-align: top; padding: .45em .7em .45em 0; border: 0;
   border-bottom: 1px solid var(--color-background-border, #bbb); white-space: normal; }
-#ID th button { border: 0; padding: 0; font-weight: 600; cursor: pointer; }
+#ID th button { border: 0; padding: 0; font-weight: 600; text-align: left; cursor: pointer; }
 #ID th[aria-sort=ascending] button::after { content: " \\25B2"; }
 #ID th[aria-sort=descending] button::after { content: " \\25BC"; }
 #ID tr { scroll-margin-top: 4.5rem; }
-#ID tr:target > td:first-child { box-shadow: -.35rem 0 0 #0b5f9e; }
+#ID tr:target > td { background: rgba(240, 200, 0, .16); }
 #ID td p { margin: 0 0 .35em; font-size: inherit; }
 #ID summary { cursor: pointer; }
 #ID pre { overflow-x: auto; font-size: .75rem; margin: .4em 0 0; }
@@ -703,7 +703,8 @@ SCRIPT = """
   };
   addEventListener("hashchange", open);
   show();
-  open();
+  if (document.readyState === "complete") open();
+  else addEventListener("load", open);                  // when pictures and math have their size
 })();
 """
 
