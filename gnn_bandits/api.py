@@ -233,8 +233,8 @@ PUBLIC |= {
     >>> env = Environment(domain, np.linspace(0, 1, 20), rng=rng)
     >>> alg = make_algorithm("GNN-PE", domain, rng=rng)
     >>> _ = run_bandit(alg, env, 8)
-    >>> shown = Watch(alg, env=env)            # displays itself in a notebook
-    >>> len(shown.runs[0].times), "Pull 3" in shown.html
+    >>> shown = Watch(alg, env=env, start=3)   # displays itself in a notebook
+    >>> len(shown.runs[0].times), "Pull 3: graph" in shown.html
     (9, True)"""),
 "use_style": ("core", """
     >>> from gnn_bandits import use_style

@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['RULES', 'LEVELS', 'LEFT', 'TOP', 'WIDE', 'HIGH', 'LETTERS', 'PATHS', 'SPAN', 'HEAD', 'RISE', 'COLOURS', 'STYLE',
            'SCRIPT', 'twin', 'Recording', 'rule_of', 'look', 'frame_times', 'check_run', 'record', 'drawn_arms',
-           'value_range', 'levels_of', 'pack', 'pack_bits', 'patterns', 'sentences', 'short_number', 'payload',
-           'across', 'upward', 'frame_paths', 'round_numbers', 'tick_text', 'panel', 'curve_places', 'curves',
-           'key_part', 'markup', 'Watch', 'as_recording']
+           'value_range', 'levels_of', 'pack', 'pack_bits', 'patterns', 'sentences', 'short_number', 'shown_curve',
+           'curve_range', 'payload', 'across', 'upward', 'frame_paths', 'round_numbers', 'tick_text', 'panel',
+           'curve_places', 'curves', 'key_part', 'markup', 'Watch', 'as_recording']
 
 # %% ../nbs/13_watch.ipynb #80c31d73
 import html, json, math
@@ -252,6 +252,16 @@ def short_number(
     digits = min(8, max(0, 2 - math.floor(math.log10(max(ends[1] - ends[0], 1e-300)))))
     return lambda v: f"{v:.{digits}f}"
 
+def shown_curve(run):
+    "The curve after the pull of each frame."
+    return run.curve[np.minimum(run.times, len(run.arms)) - 1]
+
+def curve_range(runs):
+    "The smallest and the largest value of the curves that are shown."
+    values = np.concatenate([shown_curve(r) for r in runs])
+    low, top = 0. if runs[0].regret else float(values.min()), float(values.max())
+    return low, top if top > low else low + 1
+
 def payload(
     runs:list[Recording], # Over the same arms, with the same frames
     order:np.ndarray, # From `drawn_arms`
@@ -261,18 +271,15 @@ def payload(
     "What a page has to know of the runs, fit for JSON."
     show, times = short_number(ends), runs[0].times
     place = {int(a): i for i, a in enumerate(order)}
-    T, top = len(runs[0].arms), max(float(np.abs(r.curve).max()) for r in runs) or 1.
-    low = 0. if runs[0].regret else min(float(r.curve.min()) for r in runs)
-    top = top if runs[0].regret else max(float(r.curve.max()) for r in runs)
+    T, span = len(runs[0].arms), curve_range(runs)
     def part(r):
         packed = {key: pack(levels_of(getattr(r, key)[:, order], ends))
                   for key in ("low", "mean", "high")}
-        at = lambda v: int(levels_of(v, (low, top if top > low else low + 1)))
         return packed | dict(
             on=pack_bits(r.active[:, order]), pulls=[place.get(int(a), -1) for a in r.arms],
             seen=levels_of(r.values, ends).tolist(),
             limit=[-1 if math.isnan(v) else int(levels_of(v, ends)) for v in r.limit],
-            curve=[at(r.curve[min(t, T) - 1]) for t in times], patterns=patterns(r),
+            curve=levels_of(shown_curve(r), span).tolist(), patterns=patterns(r),
             say=sentences(r, show))
     return dict(n=len(order), start=start, times=times.tolist(), T=T, word=runs[0].words[0],
                 runs=[part(r) for r in runs])
@@ -377,10 +384,8 @@ def curves(
     "The regret of each run so far, or its best value."
     xs, all_ys = curve_places(data)
     k, foot, many = data["start"], HEAD + RISE, len(runs) > 1
-    known = np.concatenate([r.curve for r in runs])
-    low, top = (0. if runs[0].regret else known.min()), known.max()
-    ends = (low, top if top > low else low + 1)
-    ticks, y = round_numbers(ends, 3), lambda v: HEAD + RISE*(ends[1] - v)/(ends[1] - low)
+    low, top = curve_range(runs)
+    ticks, y = round_numbers((low, top), 3), lambda v: HEAD + RISE*(top - v)/(top - low)
     axis = "".join(f'<path class="gb-grid" d="M{LEFT} {y(v):.1f}h{SPAN}"/><text x="{LEFT - 5}" '
                    f'y="{y(v):.1f}" dy=".35em" text-anchor="end">{s}</text>'
                    for v, s in zip(ticks, tick_text(ticks)))
@@ -467,7 +472,7 @@ border-radius:.4rem;min-width:2.6rem;height:2.6rem;padding:0 .6rem;cursor:pointe
 outline-offset:2px}
 .gb-watch label{display:flex;flex:1 1 14rem;gap:.6rem;align-items:center;min-width:0}
 .gb-watch input{flex:1;min-width:0;height:2.6rem;margin:0;accent-color:var(--a)}
-.gb-watch output{font-variant-numeric:tabular-nums;min-width:6.2em;max-width:11em}
+.gb-watch output{font-variant-numeric:tabular-nums;min-width:6.2em;max-width:13em}
 @media (max-width:30rem){.gb-watch{padding:.5rem}.gb-controls{min-height:5.8rem}}
 @media print{.gb-controls{display:none}.gb-watch{break-inside:avoid}}
 '''

@@ -412,3 +412,18 @@ def test_print(tab):
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert not tab.locator("#filter").is_visible()
     assert tab.pdf()[:5] == b"%PDF-"
+
+
+def test_slider(tab):
+    "The component of the section on how it went, under the page's policy of one script"
+    said = tab.locator(".gb-say")
+    assert said.text_content().startswith("After 9 measurements: ")
+    tab.locator(".gb-watch input").focus()
+    tab.keyboard.press("ArrowLeft")
+    assert said.text_content().startswith("Measurement 9: candidate c20, ")
+    tab.keyboard.press("Home")
+    assert said.text_content().startswith("Measurement 2: candidate ") and tab.errors == []
+    assert "How it went" in tab.locator("section:has(.gb-watch) h2").text_content()
+    tab.emulate_media(media="print")
+    assert not tab.locator(".gb-watch input").is_visible()
+    assert tab.locator(".gb-run svg").is_visible()
