@@ -66,7 +66,7 @@ def play_floor(instance, player, path, r):
         return T*squares.numel()*squares.itemsize/r["memory"]
     seen = set()
     touched = sum(len(seen) for a in path[0] if not seen.add(int(a)))
-    drawn = touched/2 + T*n if player.policy == "TS" else 0.      # a draw reads, and has a prior
+    drawn = touched/2 + T if player.policy == "TS" else 0.        # columns are read once more
     return 16*n*(touched + drawn)/r["cache"]
 
 
@@ -119,8 +119,7 @@ def main(out):
                 rows.append(dict(study=study, N=c.N, d=c.d, m=c.m, arms=c.arms, runs=runs[key],
                                  players=len(c.players), place=place,
                                  seconds=took*runs[key], floor=floor*runs[key]))
-            print(study, key, {p: round(v[0]*runs[key], 1) for p, v in
-                               ((x["place"], (x["seconds"]/runs[key],)) for x in rows[-4:])}, flush=True)
+            print(study, key, flush=True)
     write_table(out, pd.DataFrame(rows), 4)
     print(pd.DataFrame(rows).groupby("place")[["seconds", "floor"]].sum().round(0))
 

@@ -37,7 +37,8 @@ def calls():
     old = np.ones((N, N))
     def filled(a): a[:] = 1.
     edges, x20 = [np.ones((20, 20)) - np.eye(20)]*200, [*rng.standard_normal((200, 20, 10))]
-    pool = node_table(torch.from_numpy(rng.standard_normal((10**6, 10))), torch.full((50_000,), 20))
+    many = torch.from_numpy(rng.standard_normal((10**6, 10)))
+    pool = node_table(many, torch.full((50_000,), 20))
     one, post = some_nodes(pool, [17]), Posterior(torch.eye(1000), 0.01)
     return {"kernel of 4000 vectors, float64": lambda: vector_kernel(x),
             "kernel of 4000 vectors, float32": lambda: vector_kernel(x.float()),
@@ -62,6 +63,7 @@ if __name__ == "__main__":
             best = min((used(f) for _ in range(5)), key=lambda u: u[0] + u[1])
             rows.append((label, what, threads, *best))
             print(*rows[-1], flush=True)
-    table = pd.DataFrame(rows, columns=["code", "what", "threads", "user_ms", "system_ms", "faults"])
+    names = ["code", "what", "threads", "user_ms", "system_ms", "faults"]
+    table = pd.DataFrame(rows, columns=names)
     if path.exists(): table = pd.concat([pd.read_csv(path), table], ignore_index=True)
     write_table(path, table, 4)
