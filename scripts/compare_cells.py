@@ -26,7 +26,7 @@ def compare(new, old):
     both = new.merge(old.drop_duplicates(keys), how="left", on=keys, suffixes=("", " before"))
     pairs = [(both[k], both[f"{k} before"]) for k in REGRET_NAMES]
     equal = pd.concat([a == b for a, b in pairs], axis=1).all(axis=1)
-    names = [k for k in ("protocol", "N", "p", "settings", "algorithm", "lam", "beta",
+    names = [k for k in ("protocol", "settings", "algorithm", "lam", "beta",
                          "random_pulls") if k in new]
     change = [((g["regret"] - g["regret before"]).mean(), g["regret"].sem())
               for _, g in both.groupby(names, dropna=False) if len(g) > 1]
