@@ -34,7 +34,7 @@ def test_page_says_what_it_answers_and_what_it_showed(path):
     for lead in ("What this page answers", "What you need to know", "What you will be able to do"):
         assert f"**{lead}" in beginning, f"{path.name} does not begin with '{lead}'"
     end = "\n".join(cells).rsplit("\n## ", 1)[-1]
-    assert end.startswith("What was shown") and "**Next" in end, f"{path.name} ends without a summary"
+    assert end.startswith("What was shown") and "**Next" in end, f"{path.name}: no summary"
 
 
 @pytest.mark.parametrize("path", [*NOTEBOOKS, ROOT/"nbs"/"index.ipynb"], ids=lambda p: p.stem)
