@@ -204,11 +204,12 @@ def new(
     with busy("writing"), Campaign.create(out, found.domain, not minimize, noise_std, policy,
                                           found.ids, seed, own_table(found), results=results) as c:
         known = len(c.observations)
-        first = c.policy.first(len(c))
+        first = min(c.policy.first(len(c)), len(c))
     goal = "smallest" if minimize else "largest"
     say(json, dict(folder=out, candidates=len(found), measurements=known, maximize=not minimize,
                    policy=policy, problems=found.problems),
-        f"{len(found)} candidates in {out}; the {goal} value is wanted, {known} are known",
+        f"{len(found)} candidate{'s'*(len(found) != 1)} in {out}; the {goal} value is wanted, "
+        f"{known} are known",
         f"next: gnn_bandits campaign ask {out} -n {first}")
 
 new.choices = lambda: dict(policy=POLICIES, invalid=("raise", "skip"))

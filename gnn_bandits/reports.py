@@ -681,8 +681,8 @@ def batch_cards(
                  "90 % interval": known and f"{show(row.low)} to {show(row.high)}",
                  "Rank": known and f"{row.rank:.0f} of {len(campaign):,}",
                  "Nearest measured": row.nearest, "Chosen": WORDS.get(row.why, row.why)}
-        cards.append(card(campaign, row.arm, f"{title} {i}", facts,
-                          interval_bar(row.low, row.mean, row.high, scale, best)))
+        bar = interval_bar(row.low, row.mean, row.high, scale, best) if known else ""
+        cards.append(card(campaign, row.arm, f"{title} {i}", facts, bar))
     return f'<div class="cards">{"".join(cards)}</div>'
 
 WORDS = {"ucb": "it could be the best (ucb)", "ei": "largest expected improvement (ei)",

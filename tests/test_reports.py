@@ -44,6 +44,13 @@ def pool(n, nodes=7):
     return GraphDomain.from_networkx(graphs, features="x")
 
 
+def test_candidates_that_wait_before_anything_is_told(tmp_path):
+    c = Campaign.create(tmp_path/"c", pool(6))
+    c.ask(2)
+    page = report_page(c)
+    assert page.count("Pending 1") == page.count("Pending 2") == 1
+
+
 def kernel(n):
     "A smooth kernel over numbered candidates, so that nothing has to be fitted over depths"
     x = np.linspace(0, 3, n)
