@@ -577,7 +577,8 @@ def draw(
     for i, part in enumerate(textwrap.wrap(line, 26)):
         figure.text(beside, 0.44 - 0.08*i, part, size=26, color="#4d5560")
     made = io.BytesIO()
-    figure.savefig(made, format="png", transparent=not title)
+    with optional("matplotlib.style", "docs").context("default"):      # whatever style is in use
+        figure.savefig(made, format="png", transparent=not title)
     return made.getvalue()
 
 # %% ../nbs/40_site.ipynb #4cab4008
