@@ -1,0 +1,62 @@
+"""What a new reproduction changes: single runs, selected settings, and who is ahead.
+
+    gnn_bandits reproduce --out NEW
+    python scripts/compare_studies.py NEW nbs/results
+
+It compares the tables of the studies in NEW with the committed ones and writes three small tables,
+which nbs/32_studies.ipynb reads: regenerated.csv (rows whose regrets agree to the last digit of
+the table), regenerated_settings.csv (selections that differ), and regenerated_advantage.csv
+(comparisons of the population in which another side is clearly ahead now, or none).
+"""
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from gnn_bandits.core import read_table, write_table
+from gnn_bandits.paper.population import SETTING, advantage_table, select
+
+STUDIES = ("tuning", "paper_tuning", "paper", "population", "ablation")
+REGRETS = ["regret", "inference_regret", "best_observed_regret"]
+
+
+def counts(new, old):
+    "Rows of a study that have the same setting, and those of them with the same regrets."
+    named = [c for c in SETTING if c in old]          # the ablation does not say its settings
+    same = (new[named].to_numpy() == old[named].to_numpy()).all(1)
+    close = np.isclose(new[REGRETS], old[REGRETS], rtol=1.1e-4, atol=1e-12).all(1)
+    return dict(runs=len(old), comparable=int(same.sum()) if named else 0, equal=int((same & close).sum()))
+
+
+def settings(new, old):
+    "Selections that differ: by which regret, at which dimension, the old and the new setting."
+    rows = []
+    for d, value in ((d, v) for d in (10, 100) for v in ("regret", "best_observed_regret")):
+        a, b = (select(t[t["d"] == d], value) for t in (old, new))
+        rows += [dict(d=d, selected_by=value, algorithm=k, old=str(a[k]), new=str(b[k]))
+                 for k in a if a[k] != b[k]]
+    return pd.DataFrame(rows)
+
+
+def verdicts(new, old):
+    "Comparisons of the population whose 95 % interval lies on another side of zero, or none."
+    key = ["N", "p", "d", "settings", "policy", "regret"]
+    both = advantage_table(old).merge(advantage_table(new), on=key, suffixes=("", "_new"))
+    side = lambda end: np.sign(both["low" + end]).where(both["low" + end]*both["high" + end] > 0, 0)
+    turned = both[side("") != side("_new")].assign(of=len(both))
+    numbers = [f"{c}{e}" for e in ("", "_new") for c in ("advantage", "low", "high")]
+    return turned[key + numbers + ["of"]]
+
+
+def main(new, old):
+    pair = lambda name: [read_table(folder/f"{name}.csv.gz") for folder in (new, old)]
+    rows = [dict(study=name) | counts(*pair(name)) for name in STUDIES]
+    write_table(old/"regenerated.csv", pd.DataFrame(rows), 6)
+    write_table(old/"regenerated_settings.csv", settings(*pair("tuning")), 6)
+    write_table(old/"regenerated_advantage.csv", verdicts(*pair("population")), 4)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or not all(Path(f).is_dir() for f in sys.argv[1:]): sys.exit(__doc__)
+    main(*map(Path, sys.argv[1:]))
