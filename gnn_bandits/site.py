@@ -711,8 +711,9 @@ def sized_images(
     "Reserve the room of every picture, and load all but the first when they come into view."
     seen = []
     def sized(m):
-        size = png_size(folder/m[1])
-        if not size or " width=" in m[0]: return m[0]
+        size, given = png_size(folder/m[1]), re.search(r' width="(\d+)"', m[0])
+        if not size or " height=" in m[0]: return m[0]
+        if given: return f'<img height="{round(int(given[1])*size[1]/size[0])}"{m[0][4:]}'
         seen.append(m[1])
         lazy = ' loading="lazy"' if len(seen) > 1 else ""
         return f'<img width="{size[0]}" height="{size[1]}"{lazy}{m[0][4:]}'

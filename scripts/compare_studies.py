@@ -26,7 +26,8 @@ def counts(new, old):
     named = [c for c in SETTING if c in old]          # the ablation does not say its settings
     same = (new[named].to_numpy() == old[named].to_numpy()).all(1)
     close = np.isclose(new[REGRETS], old[REGRETS], rtol=1.1e-4, atol=1e-12).all(1)
-    return dict(runs=len(old), comparable=int(same.sum()) if named else 0, equal=int((same & close).sum()))
+    known = int(same.sum()) if named else 0
+    return dict(runs=len(old), comparable=known, equal=int((same & close).sum()))
 
 
 def settings(new, old):

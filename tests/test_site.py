@@ -203,7 +203,8 @@ def test_notebooks_can_be_downloaded(built):
 @pytest.mark.parametrize("name", ["claims", "errata"])
 def test_claims_and_errata_can_be_linked(built, name):
     with (ROOT/"nbs"/"results"/f"{name}.csv").open(newline="") as f: rows = len(list(DictReader(f)))
-    ids = re.findall(r'<tr\b[^>]*\bid="([^"]+)"', (built/f"{name}.html").read_text())
+    page = (built/f"{name}.html").read_text()
+    ids = re.findall(r'<\w+\b[^>]*\bid="((?:claim|erratum)-[^"]+)"', page)
     assert len(ids) == len(set(ids)) and len(ids) >= rows, (len(ids), rows)
 
 

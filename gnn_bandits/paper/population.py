@@ -461,22 +461,24 @@ def draw_advantage(
         for k, policy in enumerate(policies):
             r = here[here["policy"] == policy].sort_values("N")
             mean, low, high = (100*r[c]/r["NN"] for c in ("advantage", "low", "high"))
-            x = np.arange(len(r)) + 0.22*(k - (len(policies) - 1)/2)
+            x = np.searchsorted(NODES, r["N"]) + 0.22*(k - (len(policies) - 1)/2)
             ax.errorbar(x, mean, [mean - low, high - mean], fmt="os^d"[k], ms=5, capsize=2,
                         color=POLICY_COLORS[policy])
         ax.axhline(0, color="#404040", lw=1)
         ax.set_xticks(range(len(NODES)), [str(N) for N in NODES])
         ax.set(xlabel="nodes $N$", xlim=(-0.5, len(NODES) - 0.5))
-        ax.set_title(f"{kind}, $p={p:g}$\nsaves ${shares.min():.0f}$ to ${shares.max():.0f}$ %")
+        saved = f"saves ${shares.min():.0f}$ to ${shares.max():.0f}$ %"
+        if here.empty: saved = "not played"
+        ax.set_title(f"{kind}, $p={p:g}$\n{saved}")
     low, high = axes[0].get_ylim()
     low = min(low, -0.16*high)
     axes[0].set(ylim=(low, high), ylabel="% of the regret saved\nby knowing the graph")
     for ax in axes: ax.axhspan(low, 0, color="#f0f0f0", zorder=0)
     axes[0].text(0.02, 0.02, "graph network is worse", transform=axes[0].transAxes, fontsize=9,
                  color="#404040", va="bottom")
-    ends = [100*float((r["advantage"]/r["NN"]).iloc[0]) for r in
-            (here[(here["policy"] == k) & (here["N"] == NODES[-1])] for k in policies)]
-    for policy, y in zip(policies, apart(ends, 0.085*(high - low))):
+    last = rows[rows["policy"].isin(policies)].sort_values(["p", "N"]).groupby("policy").tail(1)
+    ends = 100*last["advantage"]/last["NN"]
+    for policy, y in zip(last["policy"], apart(ends, 0.085*(high - low))):
         axes[-1].text(len(NODES) - 0.6, y, POLICY_WORDS[policy], color=POLICY_COLORS[policy],
                       va="center", fontweight="bold", bbox=dict(fc="white", ec="none", pad=0.5))
     axes[-1].set_xlim(-0.5, len(NODES) + 0.75)
