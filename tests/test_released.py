@@ -76,7 +76,7 @@ def test_redrawn_rewards_differ():
 
 @pytest.mark.skipif(not (ROOT/"nbs"/"results").exists(), reason="needs the source tree")
 @pytest.mark.parametrize("algorithm", ["GNN-UCB", "NN-PE"])
-def test_committed_rows_have_the_settings_of_now(algorithm):
+def test_committed_rows_are_of_the_same_runs_and_beat_random_pulls(algorithm):
     table = pd.read_csv(ROOT/"nbs"/"results"/"released.csv").set_index(
         ["recipe", "m", "algorithm", "run"])
     recipe = recipe_from("network+training+uncertainty+values+exploration+lag")
