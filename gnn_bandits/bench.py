@@ -296,11 +296,11 @@ def posterior_row(lam=0.01, T=300):
     def ours(data):
         K, arms, y = data
         def run():
-            post, out = Posterior(K, lam), []
-            for a, v in zip(arms.tolist(), y.tolist()):
+            post, out = Posterior(K, lam), np.empty((T, 2, len(K)))
+            for t, (a, v) in enumerate(zip(arms.tolist(), y.tolist())):
                 post.observe(a, v)
-                out.append(torch.stack([post.mean, post.std]))
-            return torch.stack(out)
+                out[t] = post.mean, post.std
+            return out
         return run
     def fresh(data):
         K, arms, y = data

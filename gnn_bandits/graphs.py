@@ -20,8 +20,8 @@ from fastcore.basics import patch
 from scipy import sparse
 from torch import Tensor
 
-from .core import (check_choice, check_memory, check_number, check_rng, pack_arrays,
-                              plain, split_rng, unpack_arrays, write_atomically)
+from .core import (check_choice, check_memory, check_number, check_rng, one_thread,
+                              pack_arrays, plain, split_rng, unpack_arrays, write_atomically)
 
 # %% ../nbs/01_graphs.ipynb #3611f922
 def erdos_renyi_adjacency(
@@ -742,12 +742,13 @@ def from_arrays(
 def build(cls, features, edges, both, asymmetric, hops, labels, keep_edges, dropped=()):
     "A domain from features and `edges(i, size)`, which lists the edges of graph `i`."
     hops = check_hops(hops)
-    x, sizes, facts = pack_features(features, labels)
-    lists = [edges(i, int(s)) for i, s in enumerate(sizes)]
-    packed, lost = pack_edges(lists, sizes, both, asymmetric)
-    dropped = [*lost, *dropped] + ["edge types"]*(packed.type is not None and not keep_edges)
-    if dropped: facts["dropped"] = dropped
-    return warn_of_twins(assemble(cls, x, sizes, packed, hops, facts, keep_edges))
+    with one_thread():                                # steps too short for threads to meet
+        x, sizes, facts = pack_features(features, labels)
+        lists = [edges(i, int(s)) for i, s in enumerate(sizes)]
+        packed, lost = pack_edges(lists, sizes, both, asymmetric)
+        dropped = [*lost, *dropped] + ["edge types"]*(packed.type is not None and not keep_edges)
+        if dropped: facts["dropped"] = dropped
+        return warn_of_twins(assemble(cls, x, sizes, packed, hops, facts, keep_edges))
 
 # %% ../nbs/01_graphs.ipynb #3f6a2c81
 def assemble(cls, x, sizes, edges, hops, notes, keep_edges=True):
