@@ -83,29 +83,39 @@ class GraphRegressor:
     def __repr__(self):
         given = ", ".join(f"{k}={v!r}" for k, v in self.get_params().items())
         return f"GraphRegressor({given})"
-    def get_params(self,
-        deep:bool=True, # Accepted for scikit-learn; there is nothing deeper
-    )->dict:
-        "The arguments of the constructor."
-        names = list(inspect.signature(type(self)).parameters)
-        return {k: getattr(self, k) for k in names}
-    def set_params(self,
-        **params, # Arguments of the constructor by name
-    ): # Itself
-        "Change arguments of the constructor."
-        known = self.get_params()
-        for name, value in params.items():
-            if name not in known: raise ValueError(f"unknown parameter {name!r}; there are: "
-                                                   f"{', '.join(known)}")
-            setattr(self, name, value)
-        return self
     def __sklearn_is_fitted__(self): return hasattr(self, "surrogate_")
-    def __sklearn_tags__(self):
-        "What scikit-learn should know: a regressor that takes no arrays of numbers."
-        t = optional("sklearn.utils", "sklearn")
-        inputs = t.InputTags(one_d_array=True, two_d_array=False, string=True)
-        return t.Tags(estimator_type="regressor", target_tags=t.TargetTags(required=True),
-                      regressor_tags=t.RegressorTags(), input_tags=inputs)
+
+# %% ../nbs/21_bridges.ipynb #a84ad9cc
+@patch
+def get_params(
+    self:GraphRegressor,
+    deep:bool=True, # Accepted for scikit-learn; there is nothing deeper
+)->dict:
+    "The arguments of the constructor."
+    names = list(inspect.signature(type(self)).parameters)
+    return {k: getattr(self, k) for k in names}
+
+@patch
+def set_params(
+    self:GraphRegressor,
+    **params, # Arguments of the constructor by name
+): # Itself
+    "Change arguments of the constructor."
+    known = self.get_params()
+    for name, value in params.items():
+        if name not in known: raise ValueError(f"unknown parameter {name!r}; there are: "
+                                               f"{', '.join(known)}")
+        setattr(self, name, value)
+    return self
+
+# %% ../nbs/21_bridges.ipynb #04ee45b8
+@patch
+def __sklearn_tags__(self:GraphRegressor):
+    "What scikit-learn should know: a regressor that takes no arrays of numbers."
+    t = optional("sklearn.utils", "sklearn")
+    inputs = t.InputTags(one_d_array=True, two_d_array=False, string=True)
+    return t.Tags(estimator_type="regressor", target_tags=t.TargetTags(required=True),
+                  regressor_tags=t.RegressorTags(), input_tags=inputs)
 
 # %% ../nbs/21_bridges.ipynb #17bccadb
 @patch

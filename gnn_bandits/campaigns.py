@@ -685,6 +685,7 @@ def told(
     if rewards is None: raise ValueError("expected a value for each candidate, got none")
     return plain(arms), plain(rewards), None if noise is None else plain(noise), None
 
+# %% ../nbs/19_campaigns.ipynb #a9c91170
 def check_values(
     arms:list[int], # Candidates
     values:list, # One for each
@@ -713,6 +714,15 @@ def check_values(
 
 # %% ../nbs/19_campaigns.ipynb #00870e9d
 @patch
+def _change(self:Campaign, kind, arms, **data):
+    "Append an event about some candidates."
+    self._writable(), self._sync()
+    arms = self.arms_of(arms)
+    if not arms: raise ValueError("expected at least one candidate, got none")
+    return self._commit(kind, dict(arms=arms, **data))
+
+# %% ../nbs/19_campaigns.ipynb #f6d6528a
+@patch
 def fail(
     self:Campaign,
     arms, # Numbers or ids
@@ -721,6 +731,7 @@ def fail(
     "Record that a measurement did not work; the candidate may come back."
     return self._change("fail", arms, reason=str(reason))
 
+# %% ../nbs/19_campaigns.ipynb #5347d84f
 @patch
 def drop(
     self:Campaign,
@@ -734,6 +745,7 @@ def drop(
         raise ValueError(f"{bad[0]!r} is not pending")
     return self._change("drop", chosen)
 
+# %% ../nbs/19_campaigns.ipynb #1e1e1f35
 @patch
 def exclude(
     self:Campaign,
@@ -754,14 +766,6 @@ def include(
            if a not in self._record.excluded and a not in self._record.failed]
     if out: raise ValueError(f"{out[0]!r} is neither excluded nor failed")
     return self._change("include", arms)
-
-@patch
-def _change(self:Campaign, kind, arms, **data):
-    "Append an event about some candidates."
-    self._writable(), self._sync()
-    arms = self.arms_of(arms)
-    if not arms: raise ValueError("expected at least one candidate, got none")
-    return self._commit(kind, dict(arms=arms, **data))
 
 # %% ../nbs/19_campaigns.ipynb #5a2361d1
 @patch

@@ -374,6 +374,7 @@ def try_sample(
                      f"molecule ({reasons[row]:.120}); {some} cannot be read"
                      + ("" if len(bad) == len(rows) else LEAVE_OUT))
 
+# %% ../nbs/18_intake.ipynb #c9fe542c
 def read_molecules(
     path:str|Path, # A table
     smiles:str, # The column of SMILES

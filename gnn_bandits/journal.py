@@ -427,6 +427,7 @@ def check(self:Journal):
         self.catch_up(db)
         if not self.rows: raise damaged(self.path, "it has no header")
 
+# %% ../nbs/17_journal.ipynb #5a8f0345
 @patch(cls_method=True)
 def open(cls:Journal,
     path:str|Path, # The file
@@ -438,6 +439,7 @@ def open(cls:Journal,
     if journal.version < SCHEMA and not journal.readonly: journal.migrate()
     return journal
 
+# %% ../nbs/17_journal.ipynb #0903bbd0
 @patch(cls_method=True)
 def create(cls:Journal,
     path:str|Path, # The file; must not be there
@@ -451,6 +453,7 @@ def create(cls:Journal,
     write_new(path, [event])
     return cls.open(path, author)
 
+# %% ../nbs/17_journal.ipynb #634e7a8b
 @patch
 def events(self:Journal,
     after:int=0, # Number of the last event that is already known; -1 gives the header too

@@ -9,7 +9,7 @@ __all__ = ['INKS', 'SHAPES', 'WORDS', 'BARS', 'ROWS', 'COLUMNS', 'STYLE', 'SCRIP
            'record_campaign', 'Light', 'model_light', 'coverage_light', 'patience', 'pending_light', 'record_light',
            'health', 'advice', 'graph_of', 'layout', 'graph_svg', 'smiles_of', 'picture', 'Markup', 'esc', 'formatter',
            'when', 'html_table', 'chart', 'interval_bar', 'card', 'section', 'say', 'head_part', 'common_scale',
-           'batch_cards', 'next_part', 'best_part', 'progress_part', 'model_part', 'surprises', 'watch_part',
+           'batch_cards', 'next_part', 'best_part', 'progress_part', 'surprises', 'model_part', 'watch_part',
            'stop_part', 'waiting_part', 'candidates_part', 'event_words', 'events_part', 'about_part', 'report_page',
            'write_report']
 
@@ -666,6 +666,11 @@ def common_scale(
     known = values[np.isfinite(values)]
     return (float(known.min()), float(known.max())) if len(known) else (math.nan, math.nan)
 
+# %% ../nbs/20_reports.ipynb #68a008ba
+WORDS = {"ucb": "it could be the best (ucb)", "ei": "largest expected improvement (ei)",
+         "ts": "best in a random draw from what is believed (ts)",
+         "pe": "most uncertain of those that could be best (pe)"} # Why a policy chose a candidate
+
 def batch_cards(
     campaign:Campaign, # Any campaign
     batch:pd.DataFrame, # One row a candidate, as `suggest` and `pending` have them
@@ -685,9 +690,7 @@ def batch_cards(
         cards.append(card(campaign, row.arm, f"{title} {i}", facts, bar))
     return f'<div class="cards">{"".join(cards)}</div>'
 
-WORDS = {"ucb": "it could be the best (ucb)", "ei": "largest expected improvement (ei)",
-         "ts": "best in a random draw from what is believed (ts)",
-         "pe": "most uncertain of those that could be best (pe)"} # Why a policy chose a candidate
+# %% ../nbs/20_reports.ipynb #33bc4a8d
 BARS = "The bars share one scale; the dashed line is the best measurement so far."
 
 def next_part(
@@ -751,6 +754,23 @@ def progress_part(
     words = "The solid line should leave the dashed one behind after the random start."
     return section("Progress", say(basis), chart(plot_progress, campaign, words))
 
+# %% ../nbs/20_reports.ipynb #c1050ea1
+def surprises(
+    loo:pd.DataFrame, # From `left_out`
+)->str:
+    "The measurements that fit the others least."
+    odd = loo[loo["surprise"].abs() > 2.5]
+    odd = odd.sort_values("surprise", key=abs, ascending=False).head(5)
+    if odd.empty: return say("No measurement is further than 2.5 standard deviations from what the "
+                             "others predict.")
+    show = formatter(loo["value"])
+    table = pd.DataFrame({"candidate": odd["id"].map(shorten), "measured": odd["value"].map(show),
+                          "predicted": odd["mean"].map(show),
+                          "standard deviations": odd["surprise"].map("{:+.1f}".format)})
+    return say("These measurements fit the others least; look whether a value was mistyped."
+               ) + html_table(table, "surprising measurements", tuple(table.columns[1:]))
+
+# %% ../nbs/20_reports.ipynb #917435e9
 def model_part(
     campaign:Campaign, # Any campaign
 )->str:
@@ -772,21 +792,6 @@ def model_part(
                          "negative logarithm of the predicted density; smaller is better."))
     parts.append(f'<div class="charts">{"".join(charts)}</div>')
     return section("The model", *parts, surprises(loo) if len(loo) else "")
-
-def surprises(
-    loo:pd.DataFrame, # From `left_out`
-)->str:
-    "The measurements that fit the others least."
-    odd = loo[loo["surprise"].abs() > 2.5]
-    odd = odd.sort_values("surprise", key=abs, ascending=False).head(5)
-    if odd.empty: return say("No measurement is further than 2.5 standard deviations from what the "
-                             "others predict.")
-    show = formatter(loo["value"])
-    table = pd.DataFrame({"candidate": odd["id"].map(shorten), "measured": odd["value"].map(show),
-                          "predicted": odd["mean"].map(show),
-                          "standard deviations": odd["surprise"].map("{:+.1f}".format)})
-    return say("These measurements fit the others least; look whether a value was mistyped."
-               ) + html_table(table, "surprising measurements", tuple(table.columns[1:]))
 
 # %% ../nbs/20_reports.ipynb #7d1a3c57
 def watch_part(

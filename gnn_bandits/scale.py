@@ -186,29 +186,24 @@ class Library:
     def __repr__(self):
         size = 4e-9*len(self)*(self.F + 1)
         return f"Library({len(self)} graphs, {self.F} features, {size:.2f} GB)"
-    @classmethod
-    def of(cls,
-        Phi, # (n, F) features
-        residual=None, # (n,) private variances; zero when not given
-    )->"Library":
-        "A library in memory."
-        Phi = torch.as_tensor(Phi)
-        r = torch.zeros(len(Phi)) if residual is None else torch.as_tensor(residual)
-        if Phi.ndim != 2 or r.shape != (len(Phi),):
-            raise ValueError(f"expected (n, F) features and n private variances, got "
-                             f"{tuple(Phi.shape)} and {tuple(r.shape)}")
-        return cls([torch.cat([Phi.float(), r[:, None].float()], 1)])
-    @classmethod
-    def open(cls,
-        path:str|Path, # A folder that `featurize` finished
-    )->"Library":
-        "Map the parts of a finished library into memory; refuses what is not whole."
-        facts = read_facts(Path(path)/"library.json")
-        parts = [read_part(Path(path)/part_name(i), facts["features"] + 1)
-                 for i in range(len(facts["rows"]))]
-        for i, (p, n) in enumerate(zip(parts, facts["rows"])):
-            if len(p) != n: raise ValueError(f"{part_name(i)}: expected {n} rows, got {len(p)}")
-        return cls(parts, facts)
+
+# %% ../nbs/22_scale.ipynb #57805d6a
+@patch(cls_method=True)
+def of(
+    cls:Library,
+    Phi, # (n, F) features
+    residual=None, # (n,) private variances; zero when not given
+)->Library:
+    "A library in memory."
+    Phi = torch.as_tensor(Phi)
+    r = torch.zeros(len(Phi)) if residual is None else torch.as_tensor(residual)
+    if Phi.ndim != 2 or r.shape != (len(Phi),):
+        raise ValueError(f"expected (n, F) features and n private variances, got "
+                         f"{tuple(Phi.shape)} and {tuple(r.shape)}")
+    return cls([torch.cat([Phi.float(), r[:, None].float()], 1)])
+
+# %% ../nbs/22_scale.ipynb #e773e02b
+FORMAT = "gnn_bandits library 1"
 
 def part_name(i): return f"part-{i:06d}.npy"
 
@@ -223,7 +218,19 @@ def read_facts(path):
         raise ValueError(f"{path.name} is not the description of a library")
     return facts
 
-FORMAT = "gnn_bandits library 1"
+# %% ../nbs/22_scale.ipynb #80da8af2
+@patch(cls_method=True)
+def open(
+    cls:Library,
+    path:str|Path, # A folder that `featurize` finished
+)->Library:
+    "Map the parts of a finished library into memory; refuses what is not whole."
+    facts = read_facts(Path(path)/"library.json")
+    parts = [read_part(Path(path)/part_name(i), facts["features"] + 1)
+             for i in range(len(facts["rows"]))]
+    for i, (p, n) in enumerate(zip(parts, facts["rows"])):
+        if len(p) != n: raise ValueError(f"{part_name(i)}: expected {n} rows, got {len(p)}")
+    return cls(parts, facts)
 
 # %% ../nbs/22_scale.ipynb #21050019
 @patch
@@ -305,6 +312,7 @@ def featurize_part(path, blocks, features, i):
         rows = read_part(save_part(file, make_part(blocks[i], features)))
     return i, len(rows), array_hash(rows.numpy())
 
+# %% ../nbs/22_scale.ipynb #a6a0ff16
 def featurize(
     path:str|Path, # A new folder, or one in which an earlier call was stopped
     blocks:Sequence[GraphDomain], # Blocks of graphs, made when they are asked for
@@ -396,6 +404,7 @@ def top_of(
 
 def below(value): return value - 4e-12*abs(value)     # what is higher may be equal but for rounding
 
+# %% ../nbs/22_scale.ipynb #c308fb64
 def score_chunk(weights, beta, k, repeats, chunk):
     "The best `k` of one chunk of a library."
     first, rows = chunk
@@ -409,6 +418,7 @@ def score_chunk(weights, beta, k, repeats, chunk):
     few = scores >= below(scores.topk(min(k, len(scores))).values[-1])
     return top_of(arms[few], scores[few], k)
 
+# %% ../nbs/22_scale.ipynb #90dd1956
 def score_part(path, weights, beta, k, repeats, item):
     "The best `k` of one part on disk."
     i, first = item
@@ -417,6 +427,7 @@ def score_part(path, weights, beta, k, repeats, item):
              for j in range(0, len(rows), 2**12)]
     return top_of(*map(torch.cat, zip(*found)), k)
 
+# %% ../nbs/22_scale.ipynb #310a10eb
 def rank(
     library:Library|str|Path, # A library, or the folder of one
     weights:Weights, # The posterior
@@ -471,38 +482,47 @@ class LazyPosterior(Belief):
             raise ValueError("the features hold NaN or infinity, or a private variance is negative")
         self._widest = math.sqrt(float(self._norm2.max()))
         self.reset()
-    def _read(self, chunk):
-        "Lead coordinates of some rows, norms of what they leave out, and private variances."
-        first, rows = chunk
-        at, P = slice(first, first + len(rows)), rows[:, :-1]
-        x, norm2 = P @ self._Q.float(), P.double().square().sum(1)
-        few, slack = self._few.shape[1], 4*self._gamma*math.sqrt(x.shape[1])
-        self._lead[at], self._few[at], self._norm2[at] = x, x[:, :few], norm2
-        self.residual[at] = rows[:, -1]
-        for i, y in enumerate((x[:, :few], x)):
-            rest = norm2*(1 + slack) - y.double().square().sum(1)
-            self._tails[at, i] = (rest.clamp(min=0).sqrt()*(1 + 1e-6)).float()
-    def reset(self):
-        "Forget all observations."
-        n, F, new = len(self.library), self.library.F, partial(torch.zeros, dtype=torch.float64)
-        self.m, self.Sigma, self._pulls = new(F), torch.eye(F, dtype=torch.float64), {}
-        self._mean, self._var = new(n), self._norm2.clone()
-        self._drops, self._stamp = new(0, F), torch.zeros(n, dtype=torch.int32)
-        self.t, self._log_weights, self.passes = 0, 0., 0
-        self._settle()
-        return self
-    def _settle(self):
-        "Nothing is pending any more."
-        F = self.library.F
-        self._W = torch.zeros(0, F, dtype=torch.float64)
-        self._z, self._spent, self._beta = self._W.sum(1), 0, None
-        self._seeds = torch.zeros(0, dtype=torch.long)
     arms = property(lambda self: torch.tensor(list(self._pulls), dtype=torch.long),
                     doc="Distinct arms pulled")
     def __len__(self): return len(self.library)
     def __repr__(self):
         return (f"LazyPosterior(arms={len(self)}, features={self.library.F}, lam={self.lam:.4g}, "
                 f"t={self.t}, passes={self.passes})")
+
+# %% ../nbs/22_scale.ipynb #f955f151
+@patch
+def _read(self:LazyPosterior, chunk):
+    "Lead coordinates of some rows, norms of what they leave out, and private variances."
+    first, rows = chunk
+    at, P = slice(first, first + len(rows)), rows[:, :-1]
+    x, norm2 = P @ self._Q.float(), P.double().square().sum(1)
+    few, slack = self._few.shape[1], 4*self._gamma*math.sqrt(x.shape[1])
+    self._lead[at], self._few[at], self._norm2[at] = x, x[:, :few], norm2
+    self.residual[at] = rows[:, -1]
+    for i, y in enumerate((x[:, :few], x)):
+        rest = norm2*(1 + slack) - y.double().square().sum(1)
+        self._tails[at, i] = (rest.clamp(min=0).sqrt()*(1 + 1e-6)).float()
+
+# %% ../nbs/22_scale.ipynb #ea31f9eb
+@patch
+def reset(self:LazyPosterior):
+    "Forget all observations."
+    n, F, new = len(self.library), self.library.F, partial(torch.zeros, dtype=torch.float64)
+    self.m, self.Sigma, self._pulls = new(F), torch.eye(F, dtype=torch.float64), {}
+    self._mean, self._var = new(n), self._norm2.clone()
+    self._drops, self._stamp = new(0, F), torch.zeros(n, dtype=torch.int32)
+    self.t, self._log_weights, self.passes = 0, 0., 0
+    self._settle()
+    return self
+
+# %% ../nbs/22_scale.ipynb #9b895da1
+@patch
+def _settle(self:LazyPosterior):
+    "Nothing is pending any more."
+    F = self.library.F
+    self._W = torch.zeros(0, F, dtype=torch.float64)
+    self._z, self._spent, self._beta = self._W.sum(1), 0, None
+    self._seeds = torch.zeros(0, dtype=torch.long)
 
 # %% ../nbs/22_scale.ipynb #2105002f
 @patch

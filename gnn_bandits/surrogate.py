@@ -131,41 +131,51 @@ class Spectra:
         self.block, self.records, self._parts = block, records, {}
         self.one, self.share = bool(unknown.all()), share if bool(unknown.any()) else 1.
         self.jacobian = torch.from_numpy(np.array([r.jacobian for r in records]))[:, None, None]
-    def parts(self, tau):
-        "e and b² (p, 1, q), scatter and logarithms (p, 1) for one unexplained variance."
-        if tau not in self._parts:
-            P, mean, within, logs = zip(*(r.sums((1 - self.share)*tau) for r in self.records))
-            D = [self.share*tau + 1/v for v in P]
-            root = [v.rsqrt() for v in D]
-            pairs = [torch.linalg.eigh(r[:, None]*self.block*r)
-                     for r in (root[:1] if self.one else root)]*(len(P) if self.one else 1)
-            b = [Q.T @ (r*m) for (_, Q), r, m in zip(pairs, root, mean)]
-            e = torch.stack([v.clamp(min=0) for v, _ in pairs])
-            logs = [v + float((d*w).log().sum()) for v, d, w in zip(logs, D, P)]
-            rest = (torch.tensor(v, dtype=torch.float64)[:, None] for v in (within, logs))
-            self._parts[tau] = e[:, None], torch.stack(b).square()[:, None], *rest
-        return self._parts[tau]
-    def at(self, tau):
-        "The same for unexplained variances (p, g): e and b² (p, g, q), the rest (p, g)."
-        t = len(self.records[0].z)
-        if self.one:
-            e, b2, within, logs = self.parts(1.)
-            u = tau[..., None]
-            e, b2, within, logs = e/u, b2/u, within/tau, logs + t*tau.log()
-        else: e, b2, within, logs = (torch.cat(v, 1) for v in zip(*map(self.parts,
-                                                                       tau[0].tolist())))
-        return e, b2, -(within + logs + t*math.log(2*math.pi))/2
-    def density(self,
-        log_tau:Tensor, # (p, g) logarithms of unexplained variances
-        log_scale:Tensor, # (p, h) logarithms of scales
-    )->Tensor: # (p, g, h) nats
-        "Log evidence plus log prior of unexplained variance and scale, up to a constant."
-        e, b2, rest = self.at(log_tau.exp())
-        one = 1 + log_scale.exp()[:, None, :, None]*e[:, :, None]         # (p, g, h, q)
-        value = rest[..., None] - (one.log().sum(3) + (b2[:, :, None]/one).sum(3))/2
-        (low, sd), (level, wide) = NOISE_PRIOR, SCALE_PRIOR
-        value = value + self.jacobian - (((log_scale - level)/wide)**2/2)[:, None]
-        return value - (((log_tau - low)/sd)**2/2)[..., None]
+
+# %% ../nbs/16_surrogate.ipynb #d1f1d0cd
+@patch
+def parts(self:Spectra, tau):
+    "e and b² (p, 1, q), scatter and logarithms (p, 1) for one unexplained variance."
+    if tau not in self._parts:
+        P, mean, within, logs = zip(*(r.sums((1 - self.share)*tau) for r in self.records))
+        D = [self.share*tau + 1/v for v in P]
+        root = [v.rsqrt() for v in D]
+        pairs = [torch.linalg.eigh(r[:, None]*self.block*r)
+                 for r in (root[:1] if self.one else root)]*(len(P) if self.one else 1)
+        b = [Q.T @ (r*m) for (_, Q), r, m in zip(pairs, root, mean)]
+        e = torch.stack([v.clamp(min=0) for v, _ in pairs])
+        logs = [v + float((d*w).log().sum()) for v, d, w in zip(logs, D, P)]
+        rest = (torch.tensor(v, dtype=torch.float64)[:, None] for v in (within, logs))
+        self._parts[tau] = e[:, None], torch.stack(b).square()[:, None], *rest
+    return self._parts[tau]
+
+# %% ../nbs/16_surrogate.ipynb #500dec17
+@patch
+def at(self:Spectra, tau):
+    "The same for unexplained variances (p, g): e and b² (p, g, q), the rest (p, g)."
+    t = len(self.records[0].z)
+    if self.one:
+        e, b2, within, logs = self.parts(1.)
+        u = tau[..., None]
+        e, b2, within, logs = e/u, b2/u, within/tau, logs + t*tau.log()
+    else: e, b2, within, logs = (torch.cat(v, 1) for v in zip(*map(self.parts,
+                                                                   tau[0].tolist())))
+    return e, b2, -(within + logs + t*math.log(2*math.pi))/2
+
+# %% ../nbs/16_surrogate.ipynb #d4346fed
+@patch
+def density(
+    self:Spectra,
+    log_tau:Tensor, # (p, g) logarithms of unexplained variances
+    log_scale:Tensor, # (p, h) logarithms of scales
+)->Tensor: # (p, g, h) nats
+    "Log evidence plus log prior of unexplained variance and scale, up to a constant."
+    e, b2, rest = self.at(log_tau.exp())
+    one = 1 + log_scale.exp()[:, None, :, None]*e[:, :, None]         # (p, g, h, q)
+    value = rest[..., None] - (one.log().sum(3) + (b2[:, :, None]/one).sum(3))/2
+    (low, sd), (level, wide) = NOISE_PRIOR, SCALE_PRIOR
+    value = value + self.jacobian - (((log_scale - level)/wide)**2/2)[:, None]
+    return value - (((log_tau - low)/sd)**2/2)[..., None]
 
 # %% ../nbs/16_surrogate.ipynb #13a50024
 RANGES = (math.log(NOISE_FLOOR), 1.5), (-6., 6.) # Of the logarithms of τ and of the scale
