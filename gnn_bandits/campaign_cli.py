@@ -167,6 +167,15 @@ def own_table(found):
     clash = "id" in found.table and found.table["id"].astype(str).str.strip().tolist() != found.ids
     return found.table.rename(columns={"id": "id_given"}) if clash else found.table
 
+# %% ../nbs/41_campaign_cli.ipynb #91aeb51f
+def check_new(out, path, hops):
+    "Refuse a folder that is in use, and hops that come too late."
+    if not out: raise ValueError("name a new folder for the campaign with --out")
+    if Path(out).exists() and (not Path(out).is_dir() or any(Path(out).iterdir())):
+        raise ValueError(f"{out} is there already; name a new folder with --out")
+    if hops is not None and Path(path).suffix.lower() == ".npz":
+        raise ValueError(f"the hops of {path} were chosen when it was saved; leave out --hops")
+
 # %% ../nbs/41_campaign_cli.ipynb #d6347131
 def new(
     *file:str, # Candidates: .csv, .tsv, .parquet, .graphml, .json, .npz, a folder of .graphml
@@ -188,11 +197,7 @@ def new(
 ):
     "Begin a campaign with a file of candidates."
     path, json = one_source(file, graphs, json, npz)
-    if not out: raise ValueError("name a new folder for the campaign with --out")
-    if Path(out).exists() and (not Path(out).is_dir() or any(Path(out).iterdir())):
-        raise ValueError(f"{out} is there already; name a new folder with --out")
-    if hops is not None and Path(path).suffix.lower() == ".npz":
-        raise ValueError(f"the hops of {path} were chosen when it was saved; leave out --hops")
+    check_new(out, path, hops)
     with busy(f"reading {path}"):
         from gnn_bandits.campaigns import Campaign
         from gnn_bandits.intake import read_candidates
@@ -212,6 +217,7 @@ def new(
         f"{known} are known",
         f"next: gnn_bandits campaign ask {out} -n {first}")
 
+# %% ../nbs/41_campaign_cli.ipynb #58bc31a9
 new.choices = lambda: dict(policy=POLICIES, invalid=("raise", "skip"))
 new.examples = """Molecules, with their names in another column, small values wanted:
   gnn_bandits campaign new pool.csv --smiles SMILES --id name --minimize --out solubility

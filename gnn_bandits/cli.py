@@ -117,6 +117,20 @@ def json_object(text):
         raise argparse.ArgumentTypeError(f"expected a JSON object, got {text!r}")
     return found
 
+# %% ../nbs/42_cli.ipynb #b30c5187
+def stored_run(spec, store):
+    "The run of a spec, which is played if it is not in the store."
+    from gnn_bandits.paper.experiments import check_fits, run_spec
+    if any(store.missing([spec])):
+        made = [spec.data] if store.dataset_path(spec.data).exists() else []
+        check_fits([spec], made=made)
+        store.prepare()
+        try:
+            data, checkpoint = store.dataset(spec.data), store.partial(spec)
+            store.add(run_spec(spec, sys.stderr.isatty(), data, checkpoint))
+        except KeyboardInterrupt as e: raise KeyboardInterrupt("what was played is kept") from e
+    return store.read(spec)
+
 # %% ../nbs/42_cli.ipynb #b07cfaa1
 def run(
     algorithm:str="GNN-PE", # What the network is fed and who chooses
@@ -137,9 +151,9 @@ def run(
 ):
     "Play one algorithm once and draw its regret."
     from gnn_bandits.core import check_choice
-    from gnn_bandits.paper.experiments import RunSpec, check_fits, run_spec
-    from gnn_bandits.paper.store import Store
     from gnn_bandits.paper.datasets import DATASETS
+    from gnn_bandits.paper.experiments import RunSpec
+    from gnn_bandits.paper.store import Store
     check_choice("data", data, tuple(DATASETS))
     if spec: s = RunSpec.from_json(Path(spec).read_text())
     else:
@@ -148,16 +162,12 @@ def run(
         s = RunSpec(chosen, algorithm, model, arms, T, seed, noise_std, noise, replace,
                     {"preset": preset} | (options or {}))
     store = Store(out)
-    if any(store.missing([s])):
-        check_fits([s], made=[s.data] if store.dataset_path(s.data).exists() else [])
-        store.prepare()
-        try: store.add(run_spec(s, sys.stderr.isatty(), store.dataset(s.data), store.partial(s)))
-        except KeyboardInterrupt as e: raise KeyboardInterrupt("what was played is kept") from e
-    r = store.read(s)
+    r = stored_run(s, store)
     picture = draw_run(r, Path(out)/f"{s.key}.png")
     print(f"{s.algorithm} ({s.model}), {s.T} steps: regret {r.history.regret.sum():.2f}, "
           f"of random arms {s.T*r.mean_gap:.2f}\nwrote {store.file(s)}\nwrote {picture}")
 
+# %% ../nbs/42_cli.ipynb #28b8e52a
 def run_choices():
     "What options of `run` may be."
     from gnn_bandits.bandits import ALGORITHMS, MODELS

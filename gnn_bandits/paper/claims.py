@@ -476,6 +476,7 @@ def narrow_coverage(
     found = torch.as_tensor(found, dtype=torch.float64)
     return coverage_row(estimator, "uncertain", "sphere", "normal", found, allowed, s.delta)
 
+# %% ../../nbs/37_claims.ipynb #0c01df5f
 def coverage_finding(
     results:str|Path, # Folder of result tables
     estimator:str, # "kernel", "linearised" or "trained"
@@ -493,6 +494,7 @@ def coverage_finding(
                    f"at least {worst['low']:.3f}, where 1 - δ = 0.9; tested as corrected: "
                    "one ridge λ, normalised kernel, two terms of β")
 
+# %% ../../nbs/37_claims.ipynb #974d4b03
 fifth = "a fifth of the multiplier"
 
 @claim("theory", "coverage-trained", "Section 4.2, theorem", "09_confidence.ipynb", "coverage.csv",
@@ -800,6 +802,7 @@ def more_runs(
         rows.append({f"R{T}": float(R[T - 1]) for T in scale_of_regret()})
     return pd.DataFrame(rows)
 
+# %% ../../nbs/37_claims.ipynb #f64c057b
 def growth_of_regret(runs):
     "Slope of log R on log √(T γ) over the last three horizons, for each run."
     ends = (127, 255, 511)
@@ -1417,7 +1420,10 @@ SENTENCES = (
     ("5, lazy training; D.2", "The criterion lets the network train for more steps as t grows",
      "steps-grow", ""),
     ("5, lazy training", "Any neural bandit algorithm can use the criterion", "",
-     "an invitation, nothing to test"),
+     "an invitation, nothing to test"))
+
+# %% ../../nbs/37_claims.ipynb #25694e50
+SENTENCES += (
     ("5, regret", "Inference regret is the gap of the largest mean", "",
      "set-up; errata: predicted-value, plotted"),
     ("1; 5, regret; Figure 1", "GNN-PE consistently outperforms the other methods",
@@ -1437,7 +1443,10 @@ SENTENCES = (
     ("5, size", "NN-PE is more affected by graph size", "size-nn-pe", ""),
     ("5, size; Figure 7", "GNN methods scale well with N in all settings", "size-gnn", ""),
     ("5, size", "NN methods do not scale with N", "size-nn", ""),
-    ("Figure 2", "More nodes have little effect on GNN-PE", "size-gnn-pe", ""),
+    ("Figure 2", "More nodes have little effect on GNN-PE", "size-gnn-pe", ""))
+
+# %% ../../nbs/37_claims.ipynb #1ca8715f
+SENTENCES += (
     ("5, density", "On complete graphs all nodes agree, so order does not matter to either network",
      "complete-graphs", ""),
     ("5, density; Figure 3", "The gap between GNN-UCB and NN-UCB is smaller on denser graphs",
@@ -1445,7 +1454,10 @@ SENTENCES = (
     ("5, density", "GNN-UCB takes longer to find the optimum on denser graphs",
      "density-gnn-ucb published-longer", ""),
     ("5, density", "NN-UCB improves with density", "density-nn-ucb", ""),
-    ("5, density", "The effect is seen predominantly with UCB", "density-ucb-mostly", ""),
+    ("5, density", "The effect is seen predominantly with UCB", "density-ucb-mostly", ""))
+
+# %% ../../nbs/37_claims.ipynb #eaef4e7f
+SENTENCES += (
     ("D.1", "18 data sets, listed in a table", "", "set-up; errata: seventeen"),
     ("D.1", "Draws from the posterior are somewhat smoother than draws from the prior",
      "smoother-samples", ""),

@@ -659,6 +659,8 @@ STYLE = """
 }
 @media print { #ID form { display: none; } #ID tr { break-inside: avoid; } }
 """
+
+# %% ../../nbs/36_ledger.ipynb #34db93f3
 SCRIPT = """
 (() => {
   const box = document.getElementById("ID"), body = box.querySelector("tbody");

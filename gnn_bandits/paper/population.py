@@ -7,10 +7,11 @@ __all__ = ['NODES', 'DENSITIES', 'DOMAINS', 'LAMS', 'BETAS', 'PULLS', 'TUNING_SE
            'LEARNERS', 'SETTING', 'ABLATION_RUNS', 'QUICK', 'QUICK_DOMAINS', 'NO_SETTINGS', 'TUNING_COLUMNS', 'EDGES',
            'CELL', 'POLICY_COLORS', 'POLICY_WORDS', 'SETTING_SWITCHES', 'PROBLEM_SWITCHES', 'SWITCH_WORDS', 'TRAINED',
            'setting_grid', 'chunks', 'tuning_cells', 'paper_tuning_cells', 'setting_means', 'select', 'chosen_players',
-           'population_cells', 'paper_cells', 'ablation_switches', 'ablation_cells', 'Studies', 'expected_seconds',
-           'draw_surfaces', 'settings_table', 'edge_cells', 'edge_table', 'unit_means', 'advantage_table', 'apart',
-           'draw_advantage', 'overall_advantage', 'count_signs', 'decomposition', 'switch_name', 'draw_switches',
-           'play_trained', 'trained_switch']
+           'population_cells', 'paper_cells', 'same_player', 'new_player', 'reward_switches', 'model_switches',
+           'ablation_switches', 'ablation_cells', 'Studies', 'expected_seconds', 'draw_surfaces', 'settings_table',
+           'edge_cells', 'edge_table', 'unit_means', 'advantage_table', 'apart', 'draw_shares', 'draw_advantage',
+           'overall_advantage', 'count_signs', 'decomposition', 'switch_name', 'draw_switches', 'play_trained',
+           'trained_switch']
 
 # %% ../../nbs/33_population.ipynb #8e8eccef
 import itertools, math
@@ -150,41 +151,61 @@ def paper_cells(
 # %% ../../nbs/33_population.ipynb #e1ac5b42
 ABLATION_RUNS = 100
 
-def ablation_switches(
-    settings:dict, # Selected by regret
-    others:dict[str, dict], # Further selections, by name
-)->dict[tuple[str, str], tuple[dict, Callable]]: # (switch, level) -> fields of the cell, new player
-    "Everything that is switched, one level at a time."
-    same = lambda p: p
-    change = lambda **kw: lambda p: replace(p, **kw)
-    out = {("base", "base"): ({}, same)}
-    for v in LAMS: out["lam", f"{v:g}"] = {}, change(lam=v)
-    for b in (0., 0.5, 1., 2., 3., 5., 10.):
-        for k in PULLS: out["beta × pulls", f"{b:g} × {k}"] = {}, change(beta=b, random_pulls=k)
-    rewards = {"posterior mean": RewardOptions(kind="mean"),
-               "prior draw": RewardOptions(labels="prior"), "the code's": RELEASED_REWARD}
+def same_player(p):
+    "No change."
+    return p
+
+def new_player(**fields):
+    "A function that changes some fields of a player."
+    return lambda p: replace(p, **fields)
+
+def reward_switches()->dict:
+    "Other rewards and other noise."
+    rewards, out = {"posterior mean": RewardOptions(kind="mean"),
+                    "prior draw": RewardOptions(labels="prior"), "the code's": RELEASED_REWARD}, {}
     for name, r in rewards.items():
         noise = {"noise_std": 1e-4} if r is RELEASED_REWARD else {}
-        out["reward", name] = {"reward": r} | noise, same
+        out["reward", name] = {"reward": r} | noise, same_player
         for b in (1., 2., 3.): out["beta × reward", f"{b:g} × {name}"] = (
-            {"reward": r} | noise, change(beta=b))
-    for s in (1e-4, 1e-3, 0.03, 0.1): out["noise", f"{s:g}"] = {"noise_std": s}, same
-    out["schedule", "the paper's"] = {}, change(**PAPER_SCHEDULE)
+            {"reward": r} | noise, new_player(beta=b))
+    for s in (1e-4, 1e-3, 0.03, 0.1): out["noise", f"{s:g}"] = {"noise_std": s}, same_player
+    return out
+
+# %% ../../nbs/33_population.ipynb #adc34747
+def model_switches(
+    others:dict[str, dict], # Further selections, by name
+)->dict:
+    "Another schedule, other selections, other uncertainties, finite networks."
+    out = {("schedule", "the paper's"): ({}, new_player(**PAPER_SCHEDULE))}
     for name, chosen in others.items():
         out["selection", name] = {}, lambda p, chosen=chosen: replace(p, **dict(
             zip(("lam", "beta", "random_pulls"), chosen[p.algorithm])))
     out["uncertainty", "other kernel's"] = {}, lambda p: replace(
         p, uncertainty={"graph": "vector", "vector": "graph"}[p.inputs])
     for m, k in ((64, 100), (256, 100), (1024, 20)):
-        out["width", f"{m}"] = {"m": m, "runs": k}, same
+        out["width", f"{m}"] = {"m": m, "runs": k}, same_player
     diagonal = lambda p: (replace(p, uncertainty="diagonal") if p.policy in ("UCB", "PE") else None)
     for m, k in ((64, 100), (128, 40), (256, 40)):       # a pull costs a pass over all weights
         out["uncertainty", f"diagonal, m = {m}"] = {"m": m, "runs": k}, diagonal
-    for d in (3, 30, 100): out["d", f"{d}"] = {"d": d}, same
-    for n in (50, 500, 1000): out["arms", f"{n}"] = {"arms": n}, same
-    for T in (100, 2000): out["T", f"{T}"] = {"T": T}, same
     return out
 
+# %% ../../nbs/33_population.ipynb #333c28fd
+def ablation_switches(
+    settings:dict, # Selected by regret
+    others:dict[str, dict], # Further selections, by name
+)->dict[tuple[str, str], tuple[dict, Callable]]: # (switch, level) -> fields of the cell, new player
+    "Everything that is switched, one level at a time."
+    out = {("base", "base"): ({}, same_player)}
+    for v in LAMS: out["lam", f"{v:g}"] = {}, new_player(lam=v)
+    for b in (0., 0.5, 1., 2., 3., 5., 10.):
+        for k in PULLS: out["beta × pulls", f"{b:g} × {k}"] = {}, new_player(beta=b, random_pulls=k)
+    out |= reward_switches() | model_switches(others)
+    for d in (3, 30, 100): out["d", f"{d}"] = {"d": d}, same_player
+    for n in (50, 500, 1000): out["arms", f"{n}"] = {"arms": n}, same_player
+    for T in (100, 2000): out["T", f"{T}"] = {"T": T}, same_player
+    return out
+
+# %% ../../nbs/33_population.ipynb #a0862e7f
 def ablation_cells(
     settings:dict, # Selected by regret
     others:dict[str, dict], # Further selections, by name
@@ -446,6 +467,31 @@ def apart(
     for a, b in zip(order, order[1:]): out[b] = max(out[b], out[a] + least)
     return out
 
+# %% ../../nbs/33_population.ipynb #5de1844a
+def draw_shares(
+    ax, # Matplotlib axes
+    rows, # What `advantage_table` returned, of one regret, protocol, selection and d
+    p:float, # Edge probability of the panel
+    kind:str, # The same in words
+    policies:tuple, # Which
+):
+    "Share of NN's regret that knowing the graph saves, for one density."
+    here = rows[(rows["p"] == p) & rows["policy"].isin(policies)]
+    shares = 100*here["advantage"]/here["NN"]
+    for k, policy in enumerate(policies):
+        r = here[here["policy"] == policy].sort_values("N")
+        mean, low, high = (100*r[c]/r["NN"] for c in ("advantage", "low", "high"))
+        x = np.searchsorted(NODES, r["N"]) + 0.22*(k - (len(policies) - 1)/2)
+        ax.errorbar(x, mean, [mean - low, high - mean], fmt="os^d"[k], ms=5, capsize=2,
+                    color=POLICY_COLORS[policy])
+    ax.axhline(0, color="#404040", lw=1)
+    ax.set_xticks(range(len(NODES)), [str(N) for N in NODES])
+    ax.set(xlabel="nodes $N$", xlim=(-0.5, len(NODES) - 0.5))
+    saved = f"saves ${shares.min():.0f}$ to ${shares.max():.0f}$ %"
+    if here.empty: saved = "not played"
+    ax.set_title(f"{kind}, $p={p:g}$\n{saved}")
+
+# %% ../../nbs/33_population.ipynb #e0bb7332
 def draw_advantage(
     fig, # Matplotlib figure
     table, # What `advantage_table` returned, of one protocol, selection and d
@@ -455,21 +501,7 @@ def draw_advantage(
     "Share of NN's regret that knowing the graph saves: a panel for each density, sizes across."
     rows, kinds = table[table["regret"] == value], ("very sparse", "sparse", "nearly complete")
     axes = fig.subplots(1, len(DENSITIES), sharey=True, width_ratios=(1, 1, 1.45))
-    for ax, p, kind in zip(axes, DENSITIES, kinds):
-        here = rows[(rows["p"] == p) & rows["policy"].isin(policies)]
-        shares = 100*here["advantage"]/here["NN"]
-        for k, policy in enumerate(policies):
-            r = here[here["policy"] == policy].sort_values("N")
-            mean, low, high = (100*r[c]/r["NN"] for c in ("advantage", "low", "high"))
-            x = np.searchsorted(NODES, r["N"]) + 0.22*(k - (len(policies) - 1)/2)
-            ax.errorbar(x, mean, [mean - low, high - mean], fmt="os^d"[k], ms=5, capsize=2,
-                        color=POLICY_COLORS[policy])
-        ax.axhline(0, color="#404040", lw=1)
-        ax.set_xticks(range(len(NODES)), [str(N) for N in NODES])
-        ax.set(xlabel="nodes $N$", xlim=(-0.5, len(NODES) - 0.5))
-        saved = f"saves ${shares.min():.0f}$ to ${shares.max():.0f}$ %"
-        if here.empty: saved = "not played"
-        ax.set_title(f"{kind}, $p={p:g}$\n{saved}")
+    for ax, p, kind in zip(axes, DENSITIES, kinds): draw_shares(ax, rows, p, kind, policies)
     low, high = axes[0].get_ylim()
     low = min(low, -0.16*high)
     axes[0].set(ylim=(low, high), ylabel="% of the regret saved\nby knowing the graph")

@@ -6,9 +6,9 @@
 __all__ = ['RELEASED_VALUES', 'RELEASED_PULLS', 'ENV_SEED', 'LAUNCH_SEED', 'CHOICES', 'REGRETS', 'Recipe', 'recipe_from',
            'released_graphs', 'released_reward', 'ReleasedData', 'released_data', 'run_seed', 'Game', 'released_game',
            'random_regret', 'FlatNet', 'slope_', 'released_net', 'paper_net', 'flat_inputs', 'outputs', 'gradients',
-           'released_unit', 'slope_norm', 'released_stops', 'released_training', 'DiagonalWidth', 'ExactWidth',
-           'limit_mean', 'width_units', 'Player', 'ucb_choice', 'elimination_choice', 'Progress', 'best_known',
-           'choose', 'step', 'save_progress', 'resume', 'released_run', 'run_record']
+           'released_unit', 'slope_norm', 'released_stops', 'released_training', 'DiagonalUncertainty',
+           'ExactUncertainty', 'limit_mean', 'uncertainty_units', 'Player', 'ucb_choice', 'elimination_choice',
+           'Progress', 'best_known', 'choose', 'step', 'save_progress', 'resume', 'released_run', 'run_record']
 
 # %% ../../nbs/35_released.ipynb #dbaa5e51
 import dataclasses, json, math, time
@@ -333,7 +333,7 @@ def released_training(
         if reason := released_stops(sums, len(order)): return steps, reason
 
 # %% ../../nbs/35_released.ipynb #cd7fc65f
-class DiagonalWidth:
+class DiagonalUncertainty:
     "Their uncertainty: a posterior whose precision is kept on its diagonal only."
     def __init__(self,
         squares:Tensor, # (n, p) squared gradients divided by the width, float32; kept
@@ -351,7 +351,7 @@ class DiagonalWidth:
         if self._std is None: self._std = (self.squares @ (self.lam/self.U)).double().sqrt()
         return self._std
 
-class ExactWidth:
+class ExactUncertainty:
     "The exact posterior of the same kernel."
     def __init__(self,
         K:Tensor, # (n, n) tangent kernel
@@ -379,7 +379,7 @@ def limit_mean(
     return start + K[:, S] @ torch.cholesky_solve((means - start[S])[:, None], C)[:, 0]
 
 # %% ../../nbs/35_released.ipynb #243287f0
-def width_units(
+def uncertainty_units(
     algorithm:str, # One of the paper's four
     recipe:Recipe, # Whose values, and on which scale the rewards are
     domain:GraphDomain, # The arms
@@ -414,14 +414,15 @@ class Player:
         K = (G @ G.T).double()/m if "ours" in (recipe.training, recipe.uncertainty) else None
         unit = float(G.square().sum(1).double().mean()/m)        # mean prior variance of an arm
         scale = unit if not ours else released_unit(game.domain, kind, m, game.seed)
-        lam, self.multiplier, factor = width_units(algorithm, recipe, game.domain, unit, scale)
+        lam, self.multiplier, factor = uncertainty_units(algorithm, recipe, game.domain, unit,
+                                                         scale)
         self.K, self.ridge = K, (lam/factor if recipe.values == "ours" else 1e-6*unit)
-        self.width = (ExactWidth(K*factor, lam) if recipe.uncertainty == "ours" else
-                      DiagonalWidth(G.square_().mul_(factor/m), lam))
+        self.uncertainty = (ExactUncertainty(K*factor, lam) if recipe.uncertainty == "ours" else
+                            DiagonalUncertainty(G.square_().mul_(factor/m), lam))
         self.start = self.mean = outputs(self.net, self.x)
     def observe(self, arm:int, reward:float):
         "One more pull among the data."
-        self.data[0].append(arm), self.data[1].append(reward), self.width.observe(arm)
+        self.data[0].append(arm), self.data[1].append(reward), self.uncertainty.observe(arm)
     def train(self, t:int):
         "Train on all data, from the start."
         if self.recipe.training == "ours":
@@ -434,22 +435,22 @@ class Player:
 # %% ../../nbs/35_released.ipynb #6f2a4828
 def ucb_choice(
     mean:Tensor, # (n,)
-    width:Tensor, # (n,) multiplied uncertainty
+    reach:Tensor, # (n,) multiplied uncertainty
 )->int:
     "The arm with the largest upper bound."
-    return int((mean + width).argmax())
+    return int((mean + reach).argmax())
 
 def elimination_choice(
     mean:Tensor, # (n,)
-    width:Tensor, # (n,) multiplied uncertainty
+    reach:Tensor, # (n,) multiplied uncertainty
     candidates:list[int], # Arms that may still be best
     final:bool, # An arm that left stays out
 )->tuple[int, list[int]]: # The arm, the new candidates
     "Of the arms whose upper bound reaches the best lower bound, the most uncertain one."
     pool = candidates if final else list(range(len(mean)))
-    upper, lower = (mean + width)[pool], (mean - width)[pool]
+    upper, lower = (mean + reach)[pool], (mean - reach)[pool]
     kept = [a for a, u in zip(pool, upper.tolist()) if float(lower.max()) <= u]
-    return kept[int(width[kept].argmax())], kept
+    return kept[int(reach[kept].argmax())], kept
 
 # %% ../../nbs/35_released.ipynb #e1feb0d2
 @dataclass
@@ -481,10 +482,10 @@ def choose(
     algorithm:str, # One of the paper's four
 )->int:
     "The arm that the policy pulls."
-    width = player.multiplier*player.width.std
-    if algorithm.endswith("UCB"): return ucb_choice(player.mean, width)
+    reach = player.multiplier*player.uncertainty.std
+    if algorithm.endswith("UCB"): return ucb_choice(player.mean, reach)
     final = len(player.data[0]) > 80
-    arm, p.candidates = elimination_choice(player.mean, width, p.candidates, final)
+    arm, p.candidates = elimination_choice(player.mean, reach, p.candidates, final)
     return arm
 
 # %% ../../nbs/35_released.ipynb #7b619ad4
