@@ -23,7 +23,6 @@ from scipy.linalg.blas import dger
 from ..bandits import Prior, limit_kernel
 from ..core import (check_choice, check_number, one_thread, pack_arrays,
                               progress_bar, unpack_arrays, write_atomically)
-from ..gntk import gntk
 from ..graphs import GraphDomain
 from .datasets import PAPER_REWARD, DatasetSpec, action_set
 from .store import Store
@@ -339,8 +338,7 @@ def kernels_of(
         rngs = rng.spawn(2)
         nets = {k: Prior.network(domain, m, inputs=k, rng=r) for k, r in zip(INPUTS.values(), rngs)}
         return {k: v.K.double().numpy() for k, v in nets.items()}, nets
-    graph = gntk(domain, dtype=torch.float32).double()       # single precision: a third of the time
-    return {"graph": graph.numpy(), "vector": limit_kernel(domain, "vector").numpy()}, {}
+    return {k: limit_kernel(domain, k).numpy() for k in INPUTS.values()}, {}
 
 def fresh_reward(
     domain:GraphDomain, # Arms
