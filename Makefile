@@ -38,7 +38,7 @@ reproduce-full: $(VENV)/installed  ## The whole of it at the paper's size; stop 
 	$(VENV)/bin/gnn_bandits reproduce --out reproduction-full
 	-$(VENV)/bin/python scripts/compare_tables.py reproduction-full nbs/results
 
-test: lint test-clean test-export test-notebooks test-pytest test-wheel test-site test-readme  ## Every check, in order, stopping at the first failure
+test: lint test-clean test-export test-notebooks test-site test-pytest test-wheel test-readme  ## Every check, in order, stopping at the first failure
 	@echo "== all checks passed; pytest said:" && tail -n 1 build/pytest.log
 
 test-clean: lint
@@ -53,10 +53,14 @@ test-notebooks: test-export
 	@echo "== notebook cells run as tests"
 	$(VENV)/bin/nbdev_test --n_workers 2 --do_print
 
-test-pytest: test-notebooks
+test-site: test-notebooks
+	@echo "== the site, with no warning"
+	$(VENV)/bin/gnn_bandits site --out build/site
+
+test-pytest: test-site
 	@echo "== pytest"
 	@mkdir -p build
-	@bash -o pipefail -c '$(VENV)/bin/python -m pytest tests --ignore tests/oracle -n 2 --dist loadfile | tee build/pytest.log'
+	@BUILT_SITE=build/site bash -o pipefail -c '$(VENV)/bin/python -m pytest tests --ignore tests/oracle -n 2 --dist loadfile --no-loadscope-reorder | tee build/pytest.log'
 
 test-wheel: test-pytest
 	@echo "== the wheel, in an empty environment"
@@ -66,11 +70,7 @@ test-wheel: test-pytest
 	$(WHEELENV)/bin/python $(INSTALL) build/wheel/*.whl
 	cd build && wheel-venv/bin/python ../tests/wheel_smoke.py
 
-test-site: test-wheel
-	@echo "== the site, with no warning"
-	$(VENV)/bin/gnn_bandits site --out build/site
-
-test-readme: test-site
+test-readme: test-wheel
 	@echo "== README is what the index notebook says"
 	$(VENV)/bin/python scripts/unchanged.py README.md index_files -- $(VENV)/bin/gnn_bandits site --readme
 

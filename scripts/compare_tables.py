@@ -31,14 +31,17 @@ def compare(new, old):
     size = f"largest relative difference {most:.1e}" if most else "every digit equal"
     return f"{len(b)} rows, {off} differ, {size}", not off
 
-if __name__ == "__main__":
-    if len(sys.argv) != 3 or not all(Path(f).is_dir() for f in sys.argv[1:]): sys.exit(__doc__)
+def main(argv):
+    "Print what is to be said of all tables; the exit code"
+    if len(argv) != 2 or not all(Path(f).is_dir() for f in argv): sys.exit(__doc__)
     from gnn_bandits.paper.figures import FIGURES
-    new, old = map(Path, sys.argv[1:])
+    new, old = map(Path, argv)
     names = [*(f"{n}.csv" for n in FIGURES), *(f"{n}.csv.gz" for n in STUDIES)]
     found = {n: compare(new/n, old/n) for n in names if (old/n).exists()}
     for name, (said, _) in found.items(): print(f"{name:20} {said}")
-    if not all(good for _, good in found.values()):
-        print("another processor or another version of torch rounds differently, and one changed "
-              "choice of an arm changes all that follow; constraints.txt has the versions used")
-        sys.exit(1)
+    if all(good for _, good in found.values()): return 0
+    print("another processor or another version of torch rounds differently, and one changed "
+          "choice of an arm changes all that follow; constraints.txt has the versions used")
+    return 1
+
+if __name__ == "__main__": sys.exit(main(sys.argv[1:]))

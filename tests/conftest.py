@@ -9,6 +9,15 @@ FLAGS = ("--no-sandbox --headless --disable-gpu --disable-background-networking 
          "--disable-component-update --disable-sync --no-first-run").split()
 
 
+# With several processes each file goes to one of them: the longest first, so that none waits
+LONGEST = ["test_site", "test_package", "test_claims", "test_sweep", "test_bandits", "test_cli"]
+
+
+def pytest_collection_modifyitems(items):
+    order = {name: i for i, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
+
 @pytest.fixture(scope="module")
 def one_thread():
     "For files whose matrices are tiny: threads would only wait for each other."
