@@ -657,7 +657,11 @@ STYLE = """
   #ID td { border: 0; padding: .15em 0; }
   #ID tbody tr { border-bottom: 1px solid var(--color-background-border, #bbb); padding: .6em 0; }
 }
-@media print { #ID form { display: none; } #ID tr { break-inside: avoid; } }
+@media print {
+  #ID form, #ID pre, #ID summary { display: none; }
+  #ID table { font-size: 8pt; }
+  #ID tr { break-inside: avoid; }
+}
 """
 
 # %% ../../nbs/36_ledger.ipynb #34db93f3
