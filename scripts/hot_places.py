@@ -55,7 +55,7 @@ def kernel_floor(c, r):
     "Seconds that the multiply-adds of both kernels take at the rate of a matrix product."
     vector = c.arms**2/2*c.N*c.d/r["double"]
     if c.m: return 2*c.arms*c.N*c.m**2/r["single"] + kernel_floor(replace(c, m=0), r)
-    return (c.arms*c.N)**2/2*(c.d + 12)/r["single"] + vector
+    return (c.arms*c.N)**2/2*(c.d + 24)/r["double"] + vector      # 24 terms of a polynomial
 
 
 def play_floor(instance, player, path, r):
