@@ -8,7 +8,7 @@ export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
 .PHONY: help reproduce reproduce-full test lint hooks oracle bench site notebooks lock clean python-is-new-enough \
-        test-clean test-export test-notebooks test-pytest test-wheel test-site test-readme
+        test-clean test-export test-notebooks test-pytest test-wheel test-readme
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +38,7 @@ reproduce-full: $(VENV)/installed  ## The whole of it at the paper's size; stop 
 	$(VENV)/bin/gnn_bandits reproduce --out reproduction-full
 	-$(VENV)/bin/python scripts/compare_tables.py reproduction-full nbs/results
 
-test: lint test-clean test-export test-notebooks test-site test-pytest test-wheel test-readme  ## Every check, in order, stopping at the first failure
+test: lint test-clean test-export test-notebooks test-pytest test-wheel test-readme  ## Every check, in order, stopping at the first failure
 	@echo "== all checks passed; pytest said:" && tail -n 1 build/pytest.log
 
 test-clean: lint
@@ -50,17 +50,16 @@ test-export: test-clean
 	$(VENV)/bin/python scripts/unchanged.py gnn_bandits -- $(VENV)/bin/nbdev_export
 
 test-notebooks: test-export
-	@echo "== notebook cells run as tests"
-	$(VENV)/bin/nbdev_test --n_workers 2 --do_print
-
-test-site: test-notebooks
-	@echo "== the site, with no warning"
-	$(VENV)/bin/gnn_bandits site --out build/site
-
-test-pytest: test-site
-	@echo "== pytest"
+	@echo "== notebook cells run as tests; beside them the site is built, with no warning"
 	@mkdir -p build
-	@BUILT_SITE=build/site bash -o pipefail -c '$(VENV)/bin/python -m pytest tests --ignore tests/oracle -n 2 --dist loadfile --no-loadscope-reorder | tee build/pytest.log'
+	@$(VENV)/bin/gnn_bandits site --out build/site > build/site.log 2>&1 & site=$$!; \
+	$(VENV)/bin/nbdev_test --n_workers 2 --do_print; tested=$$?; \
+	wait $$site; built=$$?; cat build/site.log; test $$tested$$built = 00
+
+# three processes for two cores: some tests wait for others to start or to die
+test-pytest: test-notebooks
+	@echo "== pytest"
+	@BUILT_SITE=build/site bash -o pipefail -c '$(VENV)/bin/python -m pytest tests --ignore tests/oracle -n 3 --dist loadfile --no-loadscope-reorder | tee build/pytest.log'
 
 test-wheel: test-pytest
 	@echo "== the wheel, in an empty environment"
