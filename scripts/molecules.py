@@ -51,7 +51,7 @@ KEY = ["size", "target", "noise", "seed", "recipe", "batch"]
 KEY_PREDICTION = ["size", "target", "noise", "seed", "model", "n"]
 STEPS, TRAIN, LEVELS = (10, 20, 30, 50, 75, 100), (50, 100, 300, 1000), (0.5, 0.9, 0.99)
 REFIT = 5 # Measurements between two fits of the forest; a fit at each takes five times as long
-SLOW = {"tanimoto qLogNEI": 5, "trained GNN ensemble": 10} # Played on the first few pools only
+SLOW = {"tanimoto qLogNEI": 5} # Played on the first few pools only
 
 
 def once(make):
