@@ -56,10 +56,9 @@ test-notebooks: test-export
 	$(VENV)/bin/nbdev_test --n_workers 2 --do_print; tested=$$?; \
 	wait $$site; built=$$?; cat build/site.log; test $$tested$$built = 00
 
-# three processes for two cores: some tests wait for others to start or to die
 test-pytest: test-notebooks
 	@echo "== pytest"
-	@BUILT_SITE=build/site bash -o pipefail -c '$(VENV)/bin/python -m pytest tests --ignore tests/oracle -n 3 --dist loadfile --no-loadscope-reorder | tee build/pytest.log'
+	@BUILT_SITE=build/site bash -o pipefail -c '$(VENV)/bin/python -m pytest tests --ignore tests/oracle -n 2 --dist loadfile --no-loadscope-reorder | tee build/pytest.log'
 
 test-wheel: test-pytest
 	@echo "== the wheel, in an empty environment"
