@@ -804,7 +804,8 @@ def kept_report(
     try: old = json.loads(Path(path).read_text())
     except (OSError, ValueError) as e:
         raise ValueError(f"expected a report in {path} to keep rows of ({e})") from e
-    if not isinstance(old, dict) or old.get("machine") != machine():
+    whole = isinstance(old, dict) and {"rows", "growth"} <= old.keys()
+    if not whole or old.get("machine") != machine():
         raise ValueError(f"expected {path} to be a report of this machine with these versions; "
                          "leave out --keep to measure everything")
     return old

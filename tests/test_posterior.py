@@ -7,7 +7,6 @@ import torch
 from torch.testing import assert_close
 
 from gnn_bandits import posterior as c
-from gnn_bandits.core import in_threads
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.networks import LazyGNN, LazyNN, distinct_squares, squared_gradients
 
@@ -414,22 +413,3 @@ def test_one_ridge(rho):
     rows = np.vstack([Phi[arms].numpy()/math.sqrt(t), math.sqrt(rho/t)*np.eye(7)])
     w = np.linalg.lstsq(rows, np.concatenate([y/math.sqrt(t), np.zeros(7)]), rcond=None)[0]
     np.testing.assert_allclose(mean, Phi.numpy() @ w, rtol=1e-6, atol=1e-8)
-
-def test_rows_in_strips(monkeypatch):
-    "Strips and threads change nothing: the same bits with one thread and two, equal to the matrix"
-    K, (arms, y) = gram(70), history(70, 40)
-    whole, found = c.Posterior(K, 0.1), []
-    for columns, threads in ((2**14, 1), (16, 1), (16, 2)):
-        monkeypatch.setattr(c, "COLUMNS", columns)
-        monkeypatch.setattr(c, "in_threads", lambda f, items: in_threads(f, items, alone=0))
-        before = torch.get_num_threads()
-        torch.set_num_threads(threads)
-        try:
-            post = c.RowsPosterior(lambda some: K[some], K.diagonal(), 0.1)
-            for a, v in zip(arms.tolist(), y.tolist()): post.observe(a, v)
-        finally: torch.set_num_threads(before)
-        found.append(torch.stack([post.mean, post.std]))
-    whole.observe(arms, y)
-    assert_close(found[0], torch.stack([whole.mean, whole.std]), rtol=0, atol=1e-9)
-    assert_close(found[1], found[0], rtol=0, atol=1e-12)
-    assert torch.equal(found[1], found[2])
