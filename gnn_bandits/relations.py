@@ -267,11 +267,11 @@ def overlap(
 # %% ../nbs/15_relations.ipynb #b966d025
 def features_of(
     X:GraphDomain, # Graphs that know their features before aggregation
-    columns, # Features to look at, only whether they are there; None: all, as they are
+    columns=None, # Features to look at; None: all
 )->np.ndarray: # (total, d)
     "Features of all nodes."
     neighbours(X)                                           # refuses domains without edges
-    return X.raw.numpy() if columns is None else (X.raw.numpy()[:, columns] != 0).astype(np.float64)
+    return X.raw.numpy() if columns is None else X.raw.numpy()[:, columns]
 
 def blocks_in_words(n): return f"{n} block{'' if n == 1 else 's'}"
 
@@ -352,15 +352,18 @@ class RelationalPrior(DistinctPrior):
     @cached_property
     def _scaled(self):
         "Features, scales in each block, and each graph's kernel with itself."
-        x = features_of(self.domain, self.columns)
+        x = self._inputs(self.domain)
         return x, *with_itself(self.domain, x, self.blocks, self.L)
+    def _inputs(self, graphs):
+        x = features_of(graphs, self.columns)
+        return x if self.columns is None else (x != 0).astype(np.float64)
     @cached_property
     def _table(self):
         "Surroundings of the pool."
         return surroundings(self.domain, *self._scaled[:2])
     def _own(self): return self._scaled[2]*self.weight**2
     def _outside(self, graphs, arms):
-        x, some = features_of(graphs, self.columns), self._table[np.asarray(arms)]
+        x, some = self._inputs(graphs), self._table[np.asarray(arms)]
         c, own = with_itself(graphs, x, self.blocks, self.L)
         w = graph_weights(graphs, self.total, self.domain)
         K = relational_kernel(surroundings(graphs, x, c), some, self.L)
@@ -372,7 +375,7 @@ class OverlapPrior(RowsPrior):
     def __init__(self,
         domain:GraphDomain, # The arms; they know their edges and features before aggregation
         blocks:int=2, # How far to look
-        columns=None, # Features to look at, only whether they are there; None: all, as they are
+        columns=None, # Features to look at; None: all
     ):
         check_domains(domain), check_number("blocks", blocks, whole=True)
         self.blocks, self.columns = blocks, columns

@@ -24,7 +24,7 @@ from .core import check_arms, check_number, check_rewards, one_thread, plain
 from .features import GNTKFeatures
 from .gntk import check_domains
 from .graphs import GraphDomain
-from .molecules import ELEMENTS
+from .molecules import ELEMENTS, MORGAN_FEATURES
 from .relations import (DistinctPrior, OverlapPrior, RelationalPrior, SumPrior,
                                    WeighedPrior, graph_weights, look_alike)
 from .posterior import (NOISE_FLOOR, NOISE_PRIOR, SCALE_PRIOR, FeaturePosterior,
@@ -302,14 +302,15 @@ def with_relations(
 )->list[Prior]:
     "Sums of the usual kernel and kernels of surroundings, for pools whose nodes look alike."
     X = usual.domain
-    names, elements = X.notes.get("molecules", {}).get("names"), (*ELEMENTS, "other element")
-    columns = None if names is None else [i for i, k in enumerate(names) if k in elements]
-    relational = cache(lambda: RelationalPrior(X, 2, columns=columns, total=True))
-    two = lambda: SumPrior([usual.made, relational()])
-    three = lambda: SumPrior([usual.made, relational(), OverlapPrior(X, 1, columns=columns)])
-    label = f"{usual.label}, with relations"
-    return [LazyPrior(X, two, label, usual.hops, usual.form, 1.5),
-            LazyPrior(X, three, f"{label} and overlap", usual.hops, usual.form, 5.)]
+    names = X.notes.get("molecules", {}).get("names")
+    columns = lambda some: names and [i for i, k in enumerate(names) if k in some]
+    elements = columns((*ELEMENTS, "other element"))
+    relational = cache(lambda: RelationalPrior(X, 2, columns=elements, total=True))
+    added = {"": lambda: [], " and overlap": lambda: [OverlapPrior(X, 1, elements)]}
+    if names: added[" and fingerprints"] = lambda: [OverlapPrior(X, 2, columns(MORGAN_FEATURES))]
+    make = lambda more: SumPrior([usual.made, relational(), *more()])
+    return [LazyPrior(X, partial(make, more), f"{usual.label}, with relations{name}", usual.hops,
+                      usual.form, 5. if name else 1.5) for name, more in added.items()]
 
 # %% ../nbs/16_surrogate.ipynb #13a50034
 def candidate_priors(
@@ -343,12 +344,13 @@ def candidate_priors(
 def weighed_sum(
     domain:GraphDomain, # The arms; many nodes look alike, as atoms do
 )->WeighedPrior:
-    "The kernels of the largest sum of `candidate_priors`, with weights by evidence."
-    last = candidate_priors(domain)[-1]
-    if not isinstance(made := last.made, SumPrior):
-        raise ValueError("expected a pool whose nodes look alike and that knows its edges, such "
-                         f"as molecules; the kernels of this one are not added up ({last.label})")
-    return WeighedPrior(made.parts)
+    "All kernels of the sums of `candidate_priors`, with weights by evidence."
+    priors = candidate_priors(domain)
+    sums = [p.made for p in priors if "relations" in p.label]
+    if not sums:
+        raise ValueError("expected a pool whose nodes look alike and that knows its edges, such as "
+                         f"molecules; the kernels of this one are not added up ({priors[0].label})")
+    return WeighedPrior(list(dict.fromkeys(part for s in sums for part in s.parts)))
 
 # %% ../nbs/16_surrogate.ipynb #13a50038
 STEP = 64 # Values between two fits that are taken in together

@@ -1,4 +1,4 @@
-"""Molecules side by side: campaigns and predictions of many recipes on the same pools of QM9.
+"""Molecules side by side: campaigns and predictions of many recipes on the same pools.
 
     python scripts/molecules.py nbs/results/molecules.csv --jobs 2
     python scripts/molecules.py nbs/results/molecules_prediction.csv --prediction --jobs 2
@@ -8,8 +8,13 @@
     python scripts/molecules.py nbs/results/molecules_weights_prediction.csv --prediction \\
         --first 6000 --pools 10 --recipes ours "ours weighed"
 
+    python scripts/molecules.py nbs/results/molecules_sets.csv --pools 20 --folder FOLDER \\
+        --sets photoswitch esol freesolv lipophilicity buchwald suzuki chemml
+
 The third one draws its pools from the isomers of one formula, given by the numbers of H, C, N, O,
-F. The last two compare equal weights of the sums with weights by evidence, on development pools.
+F. The next two compare equal weights of the sums with weights by evidence, on development pools.
+The last one plays on other sets of molecules and of reactions, whose files are in FOLDER or in the
+installed packages; a pool has at most three quarters of a set.
 One row for each campaign (or prediction); rows that are in the table are not repeated, so the
 script can be stopped and started again. All recipes have the same pools, starts, noise and budget;
 only recipes that ask for ten at a time have starts of their own, the same among them. Columns:
@@ -40,13 +45,16 @@ from scipy.stats import norm
 from gnn_bandits.bandits import Prior
 from gnn_bandits.campaigns import CampaignPolicy, propose, virtual
 from gnn_bandits.core import optional, progress_bar, write_table
-from gnn_bandits.molecules import (ATOM_FEATURES, BONDS, ELEMENTS, qm9, qm9_files, read_smiles,
-                                   tanimoto)
+from gnn_bandits.molecules import (ATOM_FEATURES, BONDS, ELEMENTS, load_molecules, qm9, qm9_files,
+                                   read_smiles, tanimoto)
 from gnn_bandits.relations import counts, neighbours
 from gnn_bandits.surrogate import (FREEDOM, Surrogate, bend, candidate_priors, log_slope,
                                    student_log_density, weighed_sum)
 
 TARGETS = ("gap", "dipole", "U0", "polarisability")
+SETS = {"photoswitch": ("E_pi",), "esol": ("log_solubility",), "freesolv": ("hydration",),
+        "lipophilicity": ("logD",), "buchwald": ("yield",), "suzuki": ("yield",),
+        "chemml": ("polarisability", "density", "refractive_index")}
 KEY = ["size", "target", "noise", "seed", "recipe", "batch"]
 KEY_PREDICTION = ["size", "target", "noise", "seed", "model", "n"]
 STEPS, TRAIN, LEVELS = (10, 20, 30, 50, 75, 100), (50, 100, 300, 1000), (0.5, 0.9, 0.99)
@@ -63,7 +71,7 @@ def once(make):
 
 
 class Pool:
-    "Some molecules of QM9, their properties, and what several recipes are made from."
+    "Some molecules, their properties, and what several recipes are made from."
     def __init__(self, rows, size):
         read = read_smiles(rows["smiles"].tolist(), invalid="skip")
         self.domain, self.smiles = read.domain[:size], read.canonical[:size]
@@ -355,18 +363,25 @@ def isomers(rows, formula):
     return rows[[json.loads(s) == formula for s in parts["Stoichiometry"]]]
 
 
-def wanted(o, seed):
+def load(name, folder):
+    "The molecules of a set whose properties are all known, with the set in the names of these."
+    columns = {t: f"{name} {t}" for t in SETS[name]}
+    rows = load_molecules(name, folder)[["smiles", *columns]].dropna()
+    return rows.rename(columns=columns)
+
+
+def wanted(o, seed, size, targets):
     "The keys of one pool, in groups that share a model."
     chosen = lambda name, model: name in o.recipes or model in o.recipes if o.recipes else \
         name not in ASKED
     few = lambda name: seed - o.first < SLOW.get(name, o.pools)
-    same = lambda t: (o.size, t, f"{o.noise:g} sd", seed)
-    if o.prediction: return [[(*same(t), m, n) for t in o.targets for n in TRAIN if n < o.size]
+    same = lambda t: (size, t, f"{o.noise:g} sd", seed)
+    if o.prediction: return [[(*same(t), m, n) for t in targets for n in TRAIN if n < size]
                              for m in (*GAUSSIAN, *ENSEMBLES) if chosen(m, m) and few(m)]
     groups = {}
     for name, r in RECIPES.items():
         if chosen(name, r.model) and few(name):
-            groups.setdefault(r.model, []).extend((*same(t), name, r.batch) for t in o.targets)
+            groups.setdefault(r.model, []).extend((*same(t), name, r.batch) for t in targets)
     return list(groups.values())
 
 
@@ -380,6 +395,8 @@ def main():
     cli.add_argument("--pools", type=int, default=20, help="pools")
     cli.add_argument("--first", type=int, default=9000, help="first seed; 6000 for development")
     cli.add_argument("--size", type=int, default=1000, help="molecules in a pool")
+    cli.add_argument("--sets", nargs="+", choices=SETS, help="other sets than QM9")
+    cli.add_argument("--folder", type=Path, help="where the files of these sets are")
     cli.add_argument("--formula", nargs=5, type=int, help="numbers of H, C, N, O, F: isomers")
     cli.add_argument("--budget", type=int, default=100, help="measurements in a campaign")
     cli.add_argument("--noise", type=float, default=0.1, help="in deviations of the pool")
@@ -391,13 +408,16 @@ def main():
     names = KEY_PREDICTION if o.prediction else KEY
     table = pd.read_csv(o.path) if o.path.exists() else pd.DataFrame(columns=names)
     done, tasks = set(table[names].itertuples(index=False, name=None)), []
-    rows = isomers(qm9(TARGETS), o.formula) if o.formula else qm9(TARGETS)
+    if o.sets: sources = [(load(name, o.folder), None) for name in o.sets]
+    else: sources = [(isomers(qm9(TARGETS), o.formula) if o.formula else qm9(TARGETS), o.targets)]
     for seed in range(o.first, o.first + o.pools):
-        some = np.random.default_rng([96, seed]).choice(len(rows), o.size*21//20, replace=False)
-        for keys in wanted(o, seed):
-            if todo := [k for k in keys if k not in done]:
-                make = predictions if o.prediction else campaigns
-                tasks.append(delayed(make)(rows.iloc[some], o.size, o.budget, todo))
+        for rows, targets in sources:
+            size, targets = min(o.size, len(rows)*3//4), targets or rows.columns[1:]
+            some = np.random.default_rng([96, seed]).choice(len(rows), size*21//20, replace=False)
+            for keys in wanted(o, seed, size, targets):
+                if todo := [k for k in keys if k not in done]:
+                    make = predictions if o.prediction else campaigns
+                    tasks.append(delayed(make)(rows.iloc[some], size, o.budget, todo))
     results = Parallel(o.jobs, return_as="generator_unordered", batch_size=1)(tasks)
     for new in progress_bar(results, "models of pools", len(tasks)):
         new = pd.DataFrame(new)
