@@ -112,6 +112,12 @@ def tanimoto_and_bag(pool):
     return standard(standard(pool.tanimoto)[0].K + standard(pool.bag @ pool.bag.T)[0].K)
 
 
+def gntk_and_tanimoto(pool):
+    "The graph kernel of the paper, depth 2 and one hop, and the Tanimoto kernel, alike."
+    K = candidate_priors(pool.domain, 2, 1)[0].block(range(len(pool)))
+    return standard(K + standard(pool.tanimoto)[0].K)
+
+
 def wl_gp(pool):
     "Weisfeiler-Lehman, three rounds, from the element, or also hydrogens, charge and aromaticity."
     d, element = pool.domain, (*ELEMENTS, "number of other element")
@@ -140,7 +146,7 @@ def gaussian(X):
 MODELS = {"ours": lambda pool: candidate_priors(pool.domain), # What a campaign uses by default
           "gntk only": gntk_only, "tanimoto": lambda pool: standard(pool.tanimoto),
           "tanimoto + bag": tanimoto_and_bag, "bag": lambda pool: standard(pool.bag @ pool.bag.T),
-          "WL": wl_gp, "fragments": lambda pool: gaussian(fragments(pool.molecules)),
+          "gntk + tanimoto": gntk_and_tanimoto, "WL": wl_gp, "fragments": lambda pool: gaussian(fragments(pool.molecules)),
           "ours weighed": lambda pool: [weighed_sum(pool.domain)], # Weights of the sum by evidence
           "random": lambda pool: [Prior.kernel(torch.eye(len(pool), dtype=torch.float64))]}
 ASKED = {"ours weighed", "ours weighed ucb"} # Played only if asked for by name
