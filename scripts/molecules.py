@@ -146,7 +146,8 @@ def gaussian(X):
 MODELS = {"ours": lambda pool: candidate_priors(pool.domain), # What a campaign uses by default
           "gntk only": gntk_only, "tanimoto": lambda pool: standard(pool.tanimoto),
           "tanimoto + bag": tanimoto_and_bag, "bag": lambda pool: standard(pool.bag @ pool.bag.T),
-          "gntk + tanimoto": gntk_and_tanimoto, "WL": wl_gp, "fragments": lambda pool: gaussian(fragments(pool.molecules)),
+          "gntk + tanimoto": gntk_and_tanimoto, "WL": wl_gp,
+          "fragments": lambda pool: gaussian(fragments(pool.molecules)),
           "ours weighed": lambda pool: [weighed_sum(pool.domain)], # Weights of the sum by evidence
           "random": lambda pool: [Prior.kernel(torch.eye(len(pool), dtype=torch.float64))]}
 ASKED = {"ours weighed", "ours weighed ucb"} # Played only if asked for by name
