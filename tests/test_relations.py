@@ -7,10 +7,12 @@ from numpy.testing import assert_allclose
 
 from gnn_bandits import GraphDomain
 from gnn_bandits.gntk import gntk
+from gnn_bandits.molecules import ATOM_FEATURES, MORGAN_FEATURES, featurize_like
 from gnn_bandits.relations import (DistinctPrior, OverlapPrior, RelationalPrior, SumPrior,
-                                   WeighedPrior, counts, evidence_weights, look_alike, neighbours,
-                                   overlap, relational_kernel, surroundings, with_itself)
-from gnn_bandits.surrogate import Surrogate, candidate_priors
+                                   WeighedPrior, counts, evidence_weights, features_of, look_alike,
+                                   neighbours, overlap, relational_kernel, surroundings,
+                                   with_itself)
+from gnn_bandits.surrogate import Surrogate, candidate_priors, weighed_sum
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -155,3 +157,43 @@ def test_weights_by_evidence_without_information():
         assert s.mean.isfinite().all() and (s.std > 0).all()
     one = evidence_weights(K[:1], torch.from_numpy(np.random.default_rng(0).standard_normal(10)))
     assert len(one) == 2 and (one > 0).all()
+
+
+def dyes(n=300):
+    "Pyridines with groups at four places."
+    groups = "", "O", "N", "Cl", "F", "C(=O)O", "C#N", "CC", "OC", "S(=O)(=O)C"
+    some = np.random.default_rng(5).integers(len(groups), size=(2*n, 4))
+    names = dict.fromkeys(f"c1({groups[a]})cc({groups[b]})c({groups[c]})nc1{groups[e]}".replace(
+        "()", "") for a, b, c, e in some)
+    return list(names)[:n]
+
+
+def test_the_surrogate_finds_that_fingerprints_matter():
+    pytest.importorskip("rdkit")
+    X = GraphDomain.from_smiles(dyes(), duplicates="merge")
+    columns = [ATOM_FEATURES.index(k) for k in MORGAN_FEATURES]
+    near, far = (counts(X, features_of(X, columns), blocks)[0].toarray() for blocks in (1, 2))
+    far = far[:, near.shape[1]:]                  # only what is seen two bonds around an atom
+    y = far @ np.random.default_rng(1).standard_normal(far.shape[1])
+    arms, new = np.arange(len(X))[::2], np.arange(len(X))[1::2]
+    priors = candidate_priors(X)
+    assert [p.label.partition("with ")[2] for p in priors] == [
+        "", "relations", "relations and overlap", "relations and fingerprints"]
+    fitted, before = (Surrogate(p).learn(arms, y[arms]) for p in (priors, priors[:3]))
+    assert "fingerprints" in fitted.facts["prior"]
+    error = lambda m: np.sqrt(((m.mean.numpy() - y)[new]**2).mean())
+    assert error(fitted) < 0.9*error(before)
+    some = fitted.predict(featurize_like(X, [*dyes()[1:6:2], "CCO"]))
+    assert np.isfinite(some.to_numpy()).all()
+    assert_allclose(some["mean"][:3], fitted.mean[1:6:2], rtol=1e-4, atol=1e-4*y.std())
+
+
+def test_weights_of_all_sums():
+    pytest.importorskip("rdkit")
+    X = GraphDomain.from_smiles(dyes(30), duplicates="merge")
+    labels = lambda p: [q.label for q in p.parts]
+    assert len(set(labels(weighed_sum(X)))) == 4
+    own = GraphDomain.from_smiles(dyes(30), duplicates="merge",
+                                  features=lambda a: [a.GetAtomicNum(), 1])
+    assert not any("fingerprints" in p.label for p in candidate_priors(own))
+    assert len(labels(weighed_sum(own))) == 3
