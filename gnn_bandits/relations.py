@@ -6,7 +6,7 @@
 __all__ = ['hidden_', 'neighbours', 'scramble', 'classes', 'row_keys', 'refine', 'with_itself', 'self_kernel', 'Surroundings',
            'surroundings', 'gather', 'len_of', 'tangent', 'relational_kernel', 'counts', 'shared', 'overlap',
            'features_of', 'blocks_in_words', 'graph_weights', 'anchored_draw', 'DistinctPrior', 'RelationalPrior',
-           'OverlapPrior', 'look_alike', 'SumPrior', 'evidence_weights', 'WeighedPrior']
+           'OverlapPrior', 'look_alike', 'components', 'SumPrior', 'evidence_weights', 'WeighedPrior']
 
 # %% ../nbs/15_relations.ipynb #0e3ca12f
 import math
@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 import torch
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from .bandits import Prior, RowsPrior, anchor_arms
@@ -412,6 +413,17 @@ def look_alike(
     if X.raw is None or X.edges is None: return False
     some = X.raw[:4096].numpy()
     return len(classes(row_keys(some))[0]) <= len(some)/4
+
+# %% ../nbs/15_relations.ipynb #6c5c99b6
+def components(
+    X:GraphDomain, # Graphs that know their edges
+)->np.ndarray: # (n,)
+    "The number of connected parts of each graph."
+    v, u, *_ = neighbours(X)
+    total, part = connected_components(sparse.csr_matrix((np.ones(len(v)), (v, u))), False)
+    graph, seen = np.repeat(np.arange(len(X)), X.sizes.numpy()), np.zeros(total, np.int64)
+    seen[part] = graph                                   # a part lies in one graph
+    return np.bincount(seen, minlength=len(X))
 
 # %% ../nbs/15_relations.ipynb #fdc445a6
 class SumPrior(Prior):

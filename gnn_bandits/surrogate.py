@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['POWERS', 'SHARE', 'RANGES', 'STEP', 'CHOICE', 'CHOICE_NODES', 'CHOICE_ALIKE', 'CHOICE_SECOND', 'SHARES', 'FREEDOM',
            'bend', 'unbend', 'log_slope', 'unit_of', 'Record', 'Spectra', 'graph_prior', 'label_of', 'LazyPrior',
-           'FeaturesPrior', 'with_relations', 'candidate_priors', 'weighed_sum', 'Surrogate', 'arms_to_fit', 'Fit',
-           'student_log_density']
+           'FeaturesPrior', 'with_relations', 'mixtures', 'last_first', 'candidate_priors', 'weighed_sum', 'Surrogate',
+           'arms_to_fit', 'Fit', 'student_log_density']
 
 # %% ../nbs/16_surrogate.ipynb #13a50003
 import math
@@ -26,7 +26,7 @@ from .gntk import check_domains
 from .graphs import GraphDomain
 from .molecules import ELEMENTS, MORGAN_FEATURES
 from .relations import (DistinctPrior, OverlapPrior, RelationalPrior, SumPrior,
-                                   WeighedPrior, graph_weights, look_alike)
+                                   WeighedPrior, components, graph_weights, look_alike)
 from .posterior import (NOISE_FLOOR, NOISE_PRIOR, SCALE_PRIOR, FeaturePosterior,
                                    fit_times)
 
@@ -312,6 +312,20 @@ def with_relations(
     return [LazyPrior(X, partial(make, more), f"{usual.label}, with relations{name}", usual.hops,
                       usual.form, 5. if name else 1.5) for name, more in added.items()]
 
+# %% ../nbs/16_surrogate.ipynb #664a3cf6
+def mixtures(
+    domain:GraphDomain, # Graphs that know their edges
+)->bool:
+    "Whether at least half of the graphs have several parts, as reactions do."
+    return bool((components(domain) > 1).mean() >= 0.5)
+
+def last_first(
+    priors:list, # Lazy priors
+)->list[Prior]:
+    "The same with the last one as the usual one; the others have to be better by five nats."
+    for p in priors: p.far = 0. if p is priors[-1] else 5.
+    return [priors[-1], *priors[:-1]]
+
 # %% ../nbs/16_surrogate.ipynb #13a50034
 def candidate_priors(
     domain:GraphDomain, # The arms
@@ -338,7 +352,8 @@ def candidate_priors(
         abs(L - 2)/2 + (0 if h == own else 0.5))
     found = [make(L, h, atoms) for h in rounds for L in order]
     if not sums or form == "features": return found
-    return found + with_relations(found[0] if atoms else make(2, own, True))
+    found = found + with_relations(found[0] if atoms else make(2, own, True))
+    return last_first(found) if "fingerprints" in found[-1].label and mixtures(domain) else found
 
 # %% ../nbs/16_surrogate.ipynb #5ddabc89
 def weighed_sum(

@@ -197,3 +197,15 @@ def test_weights_of_all_sums():
                                   features=lambda a: [a.GetAtomicNum(), 1])
     assert not any("fingerprints" in p.label for p in candidate_priors(own))
     assert len(labels(weighed_sum(own))) == 3
+
+
+def test_fingerprints_come_first_for_reactions_only():
+    pytest.importorskip("rdkit")
+    couplings = [f"{a}.{b}" for a in dyes(8) for b in ("CCO", "c1ccccc1Br", "CN", "CC(=O)O")]
+    salts = [*dyes(20), *(f"{s}.Cl" for s in dyes(15))]
+    labels = lambda s: [(p.label.partition("with ")[2], p.far) for p in candidate_priors(
+        GraphDomain.from_smiles(s))]
+    assert labels(couplings) == [("relations and fingerprints", 0), ("", 5), ("relations", 5),
+                                 ("relations and overlap", 5)]
+    assert labels(salts) == [("", 0), ("relations", 1.5), ("relations and overlap", 5),
+                             ("relations and fingerprints", 5)]
