@@ -111,7 +111,7 @@ molecules: $(VENV)/sets  ## Side by side on molecules, many hours; goes on with 
 	$(SIDE) $(RESULTS)/molecules_isomers_prediction.csv --prediction $(ISOMERS) --pools 5 --recipes \
 		ours bag tanimoto "tanimoto + bag"
 	$(SIDE) $(RESULTS)/molecules_prediction.csv --prediction
-	$(SIDE) $(RESULTS)/molecules_prediction.csv --prediction --size 2000 --pools 3 --recipes \
+	$(SIDE) $(RESULTS)/molecules_prediction.csv --prediction --size 2000 --pools 10 --recipes \
 		ours tanimoto "tanimoto + bag"
 	$(SIDE) $(RESULTS)/molecules_weights.csv --first 6000 --pools 6 --recipes "ours ucb" "ours weighed ucb"
 	$(SIDE) $(RESULTS)/molecules_weights_prediction.csv --prediction --first 6000 --pools 6 --recipes \
