@@ -389,6 +389,13 @@ class Surrogate:
         "Drop what was computed from the values; it is computed again when asked for."
         self._fit, self._latent, self._base, self._solution = None, None, None, (0, None)
         self._upto = self._known = 0                  # values in the base, in the latent posterior
+    @cached_property
+    def _choice(self):
+        "How many arms a choice among kernels looks at, at most."
+        domain = self.priors[0].domain
+        if domain is None: return CHOICE
+        nodes = CHOICE_ALIKE if look_alike(domain) else CHOICE_NODES
+        return min(CHOICE, max(50, round(nodes/float(domain.sizes.double().mean()))))
     t = property(lambda self: len(self._arms), doc="Number of values")
     def __len__(self): return len(self.priors[0])
     def __repr__(self): return f"Surrogate({len(self)} arms, {self.t} values)"
@@ -468,10 +475,7 @@ def _search(self:Surrogate, t):
     _, at = np.unique(arms, return_inverse=True)
     top = float(np.abs(values).max()) or 1.
     shift, unit = unit_of(top*(np.bincount(at, values/top)/np.bincount(at)), self.noise_std)
-    known, domain = not np.isnan(noise).all(), self.priors[0].domain
-    nodes = 1. if domain is None else float(domain.sizes.double().mean())
-    most = CHOICE_ALIKE if domain is not None and look_alike(domain) else CHOICE_NODES
-    some = arms_to_fit(arms, min(CHOICE, max(50, round(most/nodes))))
+    known, some = not np.isnan(noise).all(), arms_to_fit(arms, self._choice)
     data, nothing = [[arms[i] for i in some], values[some]], np.full(len(some), np.nan)
     powers = POWERS if len(set(arms)) >= 10 else POWERS[:1]
     records, best = [Record(*data, nothing, shift, unit, p) for p in powers], None
