@@ -28,8 +28,9 @@ from torch import Tensor
 
 from .bandits import FeaturePrior, KernelPrior, Prior, log_improvement, plausible
 from .confidence import beta as theorem_beta
-from .core import (array_hash, check_choice, check_number, counter_rng, one_thread,
-                              pack_arrays, plain, progress_bar, unpack_arrays, write_atomically)
+from .core import (array_hash, best_first, check_choice, check_number, counter_rng,
+                              first_best, one_thread, pack_arrays, plain, progress_bar,
+                              unpack_arrays, write_atomically)
 from .graphs import GraphDomain
 from .journal import Event, Journal
 from .molecules import featurize_like
@@ -99,7 +100,7 @@ def choose(
         look = belief if policy.name == "ts" else ahead
         while len(picks) < n and free.any():
             values = score(look, policy, measured, pool, rng)
-            picks.append(int(torch.where(free, values, -math.inf).argmax()))
+            picks.append(first_best(values, free))
             free[picks[-1]] = False
             if len(picks) < n: ahead.observe(picks[-1], float(ahead.mean[picks[-1]]))
     return picks
@@ -871,7 +872,7 @@ def best(
     values = obs.groupby("arm")["value"]
     out["measurements"], out["value"] = out["arm"].map(values.size()), out["arm"].map(values.mean())
     out["best_value"] = out["arm"].map(values.max() if self.sign > 0 else values.min())
-    order = (-self.sign*out["mean"]).argsort(kind="stable")
+    order = best_first(self.sign*out["mean"])             # numbered by their first measurement
     return out.iloc[order[:k]].reset_index(drop=True)
 
 # %% ../nbs/19_campaigns.ipynb #2c62f41c
