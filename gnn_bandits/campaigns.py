@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['MULTIPLIERS', 'SCORES', 'STATES', 'UNSURE', 'RULES', 'FORMAT', 'PARTS', 'NUMBERS', 'POOL', 'HEADERS', 'GUARDED',
            'CampaignPolicy', 'ucb_score', 'ei_score', 'ts_score', 'pe_score', 'choose', 'open_to_choice', 'propose',
-           'taken_back', 'effective', 'Record', 'on_ask', 'on_tell', 'on_fail', 'on_drop', 'on_exclude', 'on_include',
+           'undone_by', 'effective', 'Record', 'on_ask', 'on_tell', 'on_fail', 'on_drop', 'on_exclude', 'on_include',
            'on_add', 'on_policy', 'on_goal', 'replay', 'pool_hash', 'same_pool', 'check_ids', 'as_text',
            'clear_unfinished', 'pack_prior', 'unpack_prior', 'Campaign', 'as_policy', 'candidate_table', 'simple_cell',
            'cells_of', 'column_of', 'write_pool', 'text_hash', 'read_texts', 'read_rows', 'read_pool', 'told_by_id',
@@ -146,7 +146,7 @@ def propose(
     return choose(model.latent, policy, n, free, pool, *known, rng), policy.name
 
 # %% ../nbs/19_campaigns.ipynb #eb00ff62
-def taken_back(
+def undone_by(
     events:list[Event], # As the journal has them
 )->dict[int, int]: # From the number of an event to that of the undo that took it back
     "The events that were undone."
@@ -159,7 +159,7 @@ def effective(
     events:list[Event], # As the journal has them
 )->list[Event]: # Those that count
     "The events that were not undone."
-    undone = taken_back(events)
+    undone = undone_by(events)
     return [e for e in events if e.seq not in undone and e.kind != "undo"]
 
 # %% ../nbs/19_campaigns.ipynb #4c4d4e7d
@@ -944,7 +944,7 @@ def undo(
 @patch
 def _last_tell(self:Campaign, seen):
     "The last measurements told, which must be those that were seen."
-    undone, tells = taken_back(self._events), [e for e in self._events if e.kind == "tell"]
+    undone, tells = undone_by(self._events), [e for e in self._events if e.kind == "tell"]
     last = next((e for e in reversed(tells) if e.seq not in undone), None)
     if last is None and seen is None: raise ValueError("nothing was told yet that could be undone")
     if last is not None and last.seq == seen: return last
@@ -955,7 +955,7 @@ def _last_tell(self:Campaign, seen):
 @patch
 def _event_to_undo(self:Campaign, event):
     "The event of a number, if it can be undone."
-    undone = taken_back(self._events)
+    undone = undone_by(self._events)
     target = next((e for e in self._events if e.seq == event), None)
     if target is None: raise ValueError(f"there is no event {event!r} that could be undone")
     if event in undone:
