@@ -722,8 +722,8 @@ def best_part(
     "The best by the model and the best single measurement."
     if campaign.observations.empty: return section("Best so far", say("Nothing was told yet."))
     top, single = campaign.best().iloc[0], campaign.best_measured().iloc[0]
-    lucky = campaign.predict(int(single["arm"])).iloc[0]
-    scale = common_scale(campaign, campaign.predict([int(top["arm"]), int(single["arm"])]))
+    lucky = campaign.predict(arms=int(single["arm"])).iloc[0]
+    scale = common_scale(campaign, campaign.predict(arms=[int(top["arm"]), int(single["arm"])]))
     show, told = formatter(scale), lambda k: f"{k} measurement{'s'*(k > 1)}"
     facts = lambda r: {"Predicted": show(r["mean"]),
                        "90 % interval": f"{show(r['low'])} to {show(r['high'])}"}
