@@ -26,7 +26,7 @@ from torch import Tensor
 
 from .confidence import beta, epsilon
 from .core import (check_arms, check_choice, check_gram, check_memory, check_number,
-                              check_rewards, check_rng, counter_rng, one_thread,
+                              check_rewards, check_rng, counter_rng, first_best, one_thread,
                               pack_arrays, progress_bar, split_rng, unpack_arrays,
                               write_atomically)
 from .features import GNTKFeatures
@@ -713,7 +713,7 @@ class RandomPolicy:
 
 class UCB(RandomPolicy):
     "Pull the arm that could be best: the largest mean plus β times the uncertainty."
-    def pick(self, rng): return int((self.model.mean + self.options.beta*self.model.std).argmax())
+    def pick(self, rng): return first_best(self.model.mean + self.options.beta*self.model.std)
 
 # %% ../nbs/12_bandits.ipynb #c5b1920c
 def log_improvement(
@@ -733,12 +733,12 @@ class ExpectedImprovement(RandomPolicy):
         mean, std = self.model.mean, self.model.std.clamp(min=1e-300)
         pulled = torch.tensor(sorted(set(self.model.arms)), dtype=torch.long)
         best = mean[pulled].max() if len(pulled) else mean.max()
-        return int((std.log() + log_improvement((mean - best)/std)).argmax())
+        return first_best(std.log() + log_improvement((mean - best)/std))
 
 # %% ../nbs/12_bandits.ipynb #291bac71
 class Thompson(RandomPolicy):
     "Pull the best arm of a draw from the posterior."
-    def pick(self, rng): return int(self.model.draw(rng, self.options.beta).argmax())
+    def pick(self, rng): return first_best(self.model.draw(rng, self.options.beta))
 
 # %% ../nbs/12_bandits.ipynb #ea1b45a0
 def plausible(
@@ -756,7 +756,7 @@ class Elimination(RandomPolicy):
     def __init__(self, model, options):
         super().__init__(model, options)
         self.beta, self.slack = multiplier(model, options), slack(model, options)
-    def pick(self, rng): return int(torch.where(self.active, self.model.std, -math.inf).argmax())
+    def pick(self, rng): return first_best(self.model.std, self.active)
     def learn(self, t):
         o = self.options
         keep = o.episodes == "doubling" or o.final_from is not None and t >= o.final_from
@@ -969,7 +969,7 @@ def step(
     best:tuple[float, int]|None, # Best reward so far and its arm
 )->tuple[tuple, tuple[float, int]]: # A row of the history, the best so far
     "One pull, and what the books say of it."
-    arm, guess = alg.ask(), int(alg.mean.argmax())
+    arm, guess = alg.ask(), first_best(alg.mean)
     before = float(alg.mean[guess]), int(alg.active.sum()), float(alg.std[arm])
     reward = env.pull(arm)
     best = (reward, arm) if best is None or reward > best[0] else best

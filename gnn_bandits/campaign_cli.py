@@ -590,21 +590,24 @@ simulate.examples = """  gnn_bandits campaign simulate solubility
 def export(
     folder:str, # Of the campaign
     out:str=None, # Folder for the tables; "export" in the campaign's own if not given
+    overwrite:bool=False, # Also write over files that no export has written
     json:bool=False, # Print JSON for a script
 ):
     "Write candidates, measurements and events as CSV files."
-    with opened(folder) as c, busy("fitting"): paths = c.export(out or Path(folder)/"export")
+    with opened(folder) as c, busy("fitting"):
+        paths = c.export(out or Path(folder)/"export", overwrite)
     say(json, dict(written=paths), *(f"wrote {p}" for p in paths))
 
 def report(
     folder:str, # Of the campaign
     out:str=None, # File to write; "report.html" in the campaign's own folder if not given
     n:int=5, # Suggestions to show
+    overwrite:bool=False, # Also write over a file that is no report
     json:bool=False, # Print JSON for a script
 ):
     "Write the campaign as one HTML page that needs no network."
     with opened(folder) as c, busy("writing"):
-        path = c.report(out or Path(folder)/"report.html", n)
+        path = c.report(out or Path(folder)/"report.html", n, overwrite)
     say(json, dict(written=path), f"wrote {path}")
 
 export.examples = "  gnn_bandits campaign export solubility --out tables"

@@ -11,7 +11,7 @@ __all__ = ['INKS', 'SHAPES', 'WORDS', 'BARS', 'ROWS', 'COLUMNS', 'STYLE', 'SCRIP
            'when', 'html_table', 'chart', 'interval_bar', 'card', 'section', 'say', 'head_part', 'common_scale',
            'batch_cards', 'next_part', 'best_part', 'progress_part', 'surprises', 'model_part', 'watch_part',
            'stop_part', 'waiting_part', 'candidates_part', 'event_words', 'events_part', 'about_part', 'report_page',
-           'write_report']
+           'write_report', 'is_report']
 
 # %% ../nbs/20_reports.ipynb #fa5f6ed9
 import base64, hashlib, html, io, json, math, platform, re
@@ -27,8 +27,9 @@ from scipy.special import gammaln
 from scipy.stats import binom, norm
 
 from .bandits import log_improvement
-from .campaigns import STATES, Campaign
-from .core import check_number, progress_bar, use_style, write_atomically
+from .campaigns import STATES, Campaign, check_output
+from .core import (check_number, clear_leftovers, progress_bar, use_style,
+                              write_atomically)
 from .graphs import GraphDomain
 from .molecules import draw_svg
 from .surrogate import Surrogate
@@ -1068,6 +1069,7 @@ def report_page(
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
             f'<meta http-equiv="Content-Security-Policy" content="{guard}">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            '<meta name="generator" content="gnn_bandits campaign report">'
             f"<title>{esc(campaign.path.resolve().name)}: campaign report</title>"
             f"<style>{STYLE}{WATCH_STYLE}</style></head>\n<body><main>{''.join(parts)}</main>"
             f"<script>{script}</script></body></html>\n")
@@ -1076,6 +1078,19 @@ def write_report(
     campaign:Campaign, # Any campaign, also one in a read-only place
     path:str|Path, # File to write, such as report.html
     n:int=5, # Suggestions to show
+    overwrite:bool=False, # Also write over a file that is no report
 )->Path: # The file
     "Write the state of a campaign as one HTML page that needs nothing else."
-    return write_atomically(path, report_page(campaign, n).encode(errors="replace"))
+    real = check_output(path, is_report, campaign, overwrite)
+    write_atomically(real, report_page(campaign, n).encode(errors="replace"))
+    clear_leftovers(real.parent)
+    return Path(path)
+
+def is_report(
+    path:Path, # A file
+)->bool:
+    "Whether a file is a report, of this version or an earlier one."
+    with path.open("rb") as f: head = f.read(2**13)
+    named = b'<meta name="generator" content="gnn_bandits campaign report">' in head
+    earlier = b"Content-Security-Policy" in head and b": campaign report</title>" in head
+    return head.startswith(b"<!DOCTYPE html>") and (named or earlier)
