@@ -23,7 +23,7 @@ def row(seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("out", type=Path)
-    parser.add_argument("--runs", type=int, default=101)
+    parser.add_argument("--runs", type=int, default=51)
     args = parser.parse_args()
     torch.set_num_threads(1)
     done = read_table(args.out).to_dict("records") if args.out.exists() else []
