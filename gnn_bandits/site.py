@@ -410,13 +410,14 @@ def statement_names(
 )->tuple[set[str], set[str], set[str]]: # Used at once, used when called, set
     "The global names that a statement uses, and those that it sets."
     table = symtable.symtable(ast.unparse(node), "cell", "exec")
-    inside = set().union(*map(inner_names, table.get_children()))
+    at_once = lambda child: child.get_name() in ("listcomp", "setcomp", "dictcomp", "genexpr")
+    now, later = (set().union(*(inner_names(c) for c in table.get_children() if at_once(c) == yes))
+                  for yes in (True, False))
     sets = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
-    used = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
+    used = now | {s.get_name() for s in table.get_symbols() if s.is_referenced()}
     blocks = ast.For, ast.With, ast.If, ast.Try, ast.While
     if isinstance(node, blocks): used -= sets                    # set in it before it is used
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)): return used, inside, sets
-    return used | (inside - sets), set(), sets
+    return used, later, sets
 
 # %% ../nbs/40_site.ipynb #5b1e0d08
 GIVEN = {*dir(builtins), "display", "get_ipython"} # Names that every notebook has
