@@ -1349,8 +1349,8 @@ def certificate(
     said = (f"If {if_right}, then with probability {1 - delta:g}, for all candidates at once, "
             f"{name} is worth "
             f"{'at least' if self.sign > 0 else 'at most'} {least:.4g}, and no candidate is better "
-            f"than that by more than {gain:.4g}. Candidates that could still be better: "
-            f"{len(remaining)}.")
+            f"than that by more than {gain:.4g}. At this level {len(remaining)} other "
+            f"candidate{'s are' if len(remaining) != 1 else ' is'} not ruled out.")
     return dict(best=leader, bound=gain, value=least, remaining=remaining.tolist(), sentence=said)
 
 # %% ../nbs/19_campaigns.ipynb #4b290dc8
