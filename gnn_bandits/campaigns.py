@@ -57,10 +57,11 @@ class CampaignPolicy:
     starts:int|None=None # Random candidates before the model is asked; None: by the pool's size
     repeats:bool|str=False # Suggest measured candidates again; "noisy": where noise makes it pay
     def __post_init__(self):
-        check_choice("policy", self.name, tuple(MULTIPLIERS))
-        check_choice("repeats", self.repeats, (False, True, "noisy"))
-        if self.beta is not None: check_number("beta", self.beta)
-        if self.starts is not None: check_number("starts", self.starts, whole=True)
+        keep = lambda name, value: object.__setattr__(self, name, value)
+        keep("name", check_choice("policy", self.name, tuple(MULTIPLIERS)))
+        keep("repeats", check_choice("repeats", self.repeats, (False, True, "noisy")))
+        if self.beta is not None: keep("beta", check_number("beta", self.beta))
+        if self.starts is not None: keep("starts", check_number("starts", self.starts, whole=True))
     factor = property(lambda self: MULTIPLIERS[self.name] if self.beta is None else self.beta,
                       doc="β that is used")
     def first(self,
