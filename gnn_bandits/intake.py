@@ -301,7 +301,8 @@ def check_nodes(
         twice = [shown(v, 40) for v, k in Counter(map(str, listed)).items() if k > 1] or ["some id"]
         raise ValueError(f"{path}: graph {i}: {twice[0]} is the id of more than one node")
     if len(g) > len(listed):
-        lone = next((v for v in g if not g.nodes[v]), next(iter(g)))
+        names = set(map(str, listed))
+        lone = next((v for v in g if str(v) not in names), "of another type")
         raise ValueError(f"{path}: graph {i}: an edge names the node {shown(lone, 40)}, which is "
                          "not listed")
 
