@@ -27,7 +27,7 @@ from torch import Tensor
 from .confidence import beta, epsilon
 from .core import (check_arms, check_choice, check_gram, check_memory, check_number,
                               check_rewards, check_rng, counter_rng, first_best, one_thread,
-                              pack_arrays, progress_bar, split_rng, unpack_arrays,
+                              pack_arrays, plain, progress_bar, split_rng, unpack_arrays,
                               write_atomically)
 from .features import GNTKFeatures
 from .gntk import (Nodes, check_domains, gntk_diag, kernel_sums, node_table,
@@ -311,11 +311,17 @@ class RowsPrior(Prior):
 
 # %% ../nbs/12_bandits.ipynb #13c0aa10
 @patch
-def level(self:RowsPrior, arm:int)->float:
-    "Mean kernel between one arm and the anchors; zero if there are none."
-    if self.anchors is None: return 0.
-    if arm not in self._levels: self._levels[arm] = float(self._kernel([arm], self.anchors).mean())
-    return self._levels[arm]
+def levels_of(
+    self:RowsPrior,
+    arms, # k arms
+)->Tensor: # (k,)
+    "Mean kernel between some arms and the anchors, computed once; zero if there are none."
+    arms = [int(a) for a in arms]
+    if self.anchors is None: return torch.zeros(len(arms), dtype=torch.float64)
+    if new := [a for a in dict.fromkeys(arms) if a not in self._levels]:
+        means = [float(row.mean()) for row in self._kernel(new, self.anchors)]
+        self._levels |= dict(zip(new, means))
+    return torch.tensor([self._levels[a] for a in arms], dtype=torch.float64)
 
 # %% ../nbs/12_bandits.ipynb #13c0ab01
 @patch(as_prop=True)
@@ -339,7 +345,7 @@ def block(
     arms, # q arms
 )->Tensor: # (q, q)
     "Prior covariance of some arms."
-    m = torch.tensor([self.level(int(a)) for a in arms], dtype=torch.float64)
+    m = self.levels_of(arms)
     return self._standard(self._gram(arms), m, m[:, None])
 
 # %% ../nbs/12_bandits.ipynb #13c0ab41
@@ -373,6 +379,34 @@ def variances(self:RowsPrior)->Tensor: # (n,)
     if not hasattr(self, "_diagonal"):
         self._diagonal = self._standard(self._own(), self.levels, self.levels)
     return self._diagonal
+
+# %% ../nbs/12_bandits.ipynb #f3a2c002
+@patch
+def correlations(
+    self:Prior,
+    arms, # k arms
+    others, # q arms
+)->Tensor: # (k, q)
+    "Prior correlations of some arms with others."
+    arms, others = plain(arms), plain(others)
+    place = {a: i for i, a in enumerate(dict.fromkeys([*arms, *others]))}
+    C = self.block(list(place))
+    i, j = ([place[a] for a in some] for some in (arms, others))
+    return C[i][:, j]/(C.diagonal()[i][:, None]*C.diagonal()[j]).sqrt()
+
+@patch
+def correlations(
+    self:RowsPrior,
+    arms, # k arms
+    others, # q arms, whose rows are kept
+)->Tensor: # (k, q)
+    "Prior correlations of some arms with others, from the rows of the others."
+    arms, others = torch.tensor(plain(arms)), plain(others)
+    new = [a for a in others if a not in self._rows]
+    for i in range(0, len(new), 256): self.rows(new[i:i + 256])
+    C = [self._rows[a][arms] for a in others]
+    C, own = torch.stack(C, 1) if C else torch.zeros(len(arms), 0).double(), self.variances
+    return C/(own[arms][:, None]*own[others]).sqrt()
 
 # %% ../nbs/12_bandits.ipynb #13c0aa13
 def affordable_degree(
@@ -441,8 +475,7 @@ def cross(
     m = torch.zeros(len(graphs), dtype=torch.float64)
     if self.anchors is not None: m = self._outside(graphs, self.anchors)[0].mean(1)
     C, own = self._outside(graphs, arms)
-    level = torch.tensor([self.level(int(a)) for a in arms], dtype=torch.float64)
-    return self._standard(C, m[:, None], level), self._standard(own, m, m)
+    return self._standard(C, m[:, None], self.levels_of(arms)), self._standard(own, m, m)
 
 # %% ../nbs/12_bandits.ipynb #13c0aba1
 @patch(cls_method=True)

@@ -12,7 +12,7 @@ __all__ = ['NOISES', 'ALONE', 'NEAR', 'UNTOUCHED', 'check_number', 'check_choice
 # %% ../nbs/00_core.ipynb #14e1708a
 import contextlib, csv, gzip, hashlib, importlib, io, json, math, os, re, resource, socket, sys
 import tempfile, time, zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, KeysView, ValuesView
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from numbers import Integral, Real
@@ -55,12 +55,16 @@ def check_choice(
 def plain(
     values, # A number, a list, a series, an array or a tensor
 )->list: # Of Python values
-    "One value or several as a list of Python values."
+    "One value or several as a list of Python values; a set is refused, since it has no order."
+    if isinstance(values, (set, frozenset)):
+        raise ValueError("expected values in an order, got a set, which has none; give a list, "
+                         "such as sorted(...)")
     if isinstance(values, Tensor): values = values.detach().cpu()
     if not isinstance(values, (Tensor, np.ndarray)) and hasattr(values, "to_numpy"):
         values = values.to_numpy()
     if isinstance(values, (Tensor, np.ndarray, np.generic)): values = values.tolist()
-    values = list(values) if isinstance(values, (list, tuple, range, set)) else [values]
+    several = isinstance(values, (list, tuple, range, KeysView, ValuesView))
+    values = list(values) if several else [values]
     boxed = lambda v: isinstance(v, (Tensor, np.ndarray, np.generic)) and v.ndim == 0
     return [v.item() if boxed(v) else v for v in values]
 

@@ -244,6 +244,7 @@ class LazyPrior(Prior):
         arms = plain(arms)
         if self._last[0] != arms: self._last = arms, self.made.block(arms)
         return self._last[1]
+    def correlations(self, arms, others): return self.made.correlations(arms, others)
     def start(self, lam): return self.made.start(lam)
     def by_rows(self, lam, private=0.): return self.made.by_rows(lam, private)
     def cross(self, graphs, arms):

@@ -349,24 +349,26 @@ def test_a_block_that_fails_leaves_nothing_in_memory(pool, tmp_path):
         same(c.predict(), fresh.predict())
 
 
-@pytest.mark.parametrize("step", range(0, 120, 7))
-def test_a_look_that_is_interrupted_is_made_up_for(pool, tmp_path, step):
-    c = Campaign.create(tmp_path/"c", pool)
-    with Campaign.open(c.path) as other:
-        for i in range(3): other.tell(i, float(i))
-    left = step
-    def count(frame, event, arg):
-        nonlocal left
-        left -= 1
-        if left == 0:
-            sys.setprofile(None)
-            raise KeyboardInterrupt
-    try:
-        sys.setprofile(count)
-        c._sync()
-    except KeyboardInterrupt: pass
-    finally: sys.setprofile(None)
-    with Campaign.open(c.path) as fresh: same(c.observations, fresh.observations)
+def test_a_look_that_is_interrupted_is_made_up_for(pool, tmp_path):
+    "Ctrl-C at every third step of bringing the record up to date"
+    Campaign.create(tmp_path/"c", pool).close()
+    waiting = [Campaign.open(tmp_path/"c") for _ in range(80)]
+    with Campaign.open(tmp_path/"c") as fresh:
+        for i in range(3): fresh.tell(i, float(i))
+        truth = fresh.observations
+    total = steps(waiting.pop()._sync)
+    for c, step in zip(waiting, np.linspace(1, total - 3, len(waiting)).astype(int).tolist()):
+        def stop(frame, event, arg, left=[step]):             # noqa: B006, B023
+            left[0] -= 1
+            if left[0] == 0:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+        try:
+            sys.setprofile(stop)
+            c._sync()
+        except KeyboardInterrupt: pass
+        finally: sys.setprofile(None)
+        same(c.observations, truth)
 
 
 # fingerprints
