@@ -57,10 +57,11 @@ class CampaignPolicy:
     starts:int|None=None # Random candidates before the model is asked; None: by the pool's size
     repeats:bool|str=False # Suggest measured candidates again; "noisy": where noise makes it pay
     def __post_init__(self):
-        check_choice("policy", self.name, tuple(MULTIPLIERS))
-        check_choice("repeats", self.repeats, (False, True, "noisy"))
-        if self.beta is not None: check_number("beta", self.beta)
-        if self.starts is not None: check_number("starts", self.starts, whole=True)
+        keep = lambda name, value: object.__setattr__(self, name, value)
+        keep("name", check_choice("policy", self.name, tuple(MULTIPLIERS)))
+        keep("repeats", check_choice("repeats", self.repeats, (False, True, "noisy")))
+        if self.beta is not None: keep("beta", check_number("beta", self.beta))
+        if self.starts is not None: keep("starts", check_number("starts", self.starts, whole=True))
     factor = property(lambda self: MULTIPLIERS[self.name] if self.beta is None else self.beta,
                       doc="β that is used")
     def first(self,
@@ -551,11 +552,12 @@ def simple_cell(
     value, # Anything
 ):
     "A cell as JSON has it: None for a missing one, text for what JSON does not know."
+    if type(value) in (str, float, int, bool): return value if value == value else None
     if isinstance(value, np.ndarray): value = value.tolist()
     if isinstance(value, (list, tuple)): return [simple_cell(v) for v in value]
     if isinstance(value, dict): return {str(k): simple_cell(v) for k, v in value.items()}
-    if pd.api.types.is_scalar(value) and pd.isna(value): return None
     value = value.item() if isinstance(value, np.generic) else value
+    if value is None or value is pd.NA or value is pd.NaT or value != value: return None
     return value if isinstance(value, (bool, int, float, str)) else as_text("a cell", value)
 
 def cells_of(
@@ -565,13 +567,18 @@ def cells_of(
     if column.dtype.kind in "mM":             # times, in as few digits as they need
         column = column.astype(str).where(column.notna())
     values, kind = [simple_cell(v) for v in column.tolist()], column.dtype.name
-    texts = [v for v in values if v is not None]
     if kind not in NUMBERS:
+        texts = [v for v in values if v is not None]
         plain_text = all(isinstance(v, str) for v in texts)
         kind = "text" if plain_text and len(texts) == len(values) else \
             "text or nothing" if plain_text and "" not in texts else "json"
     write = {"json": lambda v: json.dumps(v, ensure_ascii=False)}.get(kind, str)
-    return ["" if v is None else write(v) for v in values], kind
+    out = ["" if v is None else write(v) for v in values]
+    if broken_text("".join(out)):
+        raise ValueError("expected cells that can be written to a file, got "
+                         f"{broken_text(out)!r:.80}, which holds bytes that are no characters; "
+                         "type it again")
+    return out, kind
 
 def column_of(
     texts:list[str], # Cells
@@ -591,18 +598,18 @@ def column_of(
 def write_pool(folder, domain, table, graphs, rows):
     "Graphs and their table, each written as a whole and read back; returns their fingerprints."
     columns = {c: cells_of(table[c]) for c in table}
-    if broken := broken_text({c: texts for c, (texts, _) in columns.items()}):
-        raise ValueError(f"expected cells that can be written to a file, got {broken!r:.80}, which "
-                         "holds bytes that are no characters; type it again")
     cells = pd.DataFrame({c: texts for c, (texts, _) in columns.items()}, dtype=object)
-    kinds, data = {c: kind for c, (_, kind) in columns.items()}, as_csv(cells)
-    if read_texts(data) != [list(cells), *cells.to_numpy().tolist()]:
+    data = as_csv(cells)
+    if read_texts(data) != [(c, texts) for c, (texts, _) in columns.items()]:
         raise ValueError("expected a table of candidates that a CSV file can hold, got one that "
                          "does not read back to itself; look for unusual characters in it")
+    marks = dict(pool=pool_hash(domain), rows=text_hash(data),
+                 columns={c: kind for c, (_, kind) in columns.items()})
     domain.save(folder/graphs)
     write_atomically(folder/rows, data)
-    marks = dict(pool=pool_hash(domain), rows=text_hash(data), columns=kinds)
-    read_pool(folder, graphs, rows, *marks.values())
+    if not same_pool(GraphDomain.load(folder/graphs), marks["pool"]) \
+            or (folder/rows).read_bytes() != data:
+        raise OSError(f"what was written to {folder} is not what is there; look at the disk")
     return marks
 
 def text_hash(data):
@@ -610,19 +617,16 @@ def text_hash(data):
     return hashlib.sha256(data).hexdigest()[:16]
 
 def read_texts(data):
-    "The rows of a CSV file from its bytes, every cell as text; the header is the first."
+    "The columns of a CSV file from its bytes: of each its name and its cells, all of them text."
     table = pd.read_csv(io.BytesIO(data), header=None, dtype=str, keep_default_na=False,
                         na_filter=False, skip_blank_lines=False)
-    return table.to_numpy().tolist()
+    return [(cells[0], cells[1:]) for cells in (table[k].tolist() for k in table)]
 
 def read_rows(data, columns=None):
     "A table of candidates from the bytes of its file; without types, only the ids are text."
-    if columns is None:
-        return pd.read_csv(io.BytesIO(data), dtype={"id": str}, keep_default_na=False,
-                           na_values=[""])
-    names, *rows = read_texts(data)
-    return pd.DataFrame({c: column_of(list(texts), columns[c])
-                         for c, texts in zip(names, zip(*rows))})
+    if columns is not None:
+        return pd.DataFrame({c: column_of(texts, columns[c]) for c, texts in read_texts(data)})
+    return pd.read_csv(io.BytesIO(data), dtype={"id": str}, keep_default_na=False, na_values=[""])
 
 # %% ../nbs/19_campaigns.ipynb #52a35fc6
 @patch(cls_method=True)
