@@ -831,7 +831,8 @@ def play(name, make, seed, thorough=8):
 def fuzz(name, seeds, home):
     "Inputs of one loader, in a process of their own; a list of what `play` returns"
     base, own_base = Path(home)/"six", Path(home)/"own"
-    if not base.exists(): six(base), own(own_base)
+    if not base.exists(): six(base)
+    if not own_base.exists(): own(own_base)
     make, found, left = loaders(base, own_base)[name], [], list(seeds)
     def work(write):
         most = os.sysconf("SC_PAGE_SIZE")*int(Path("/proc/self/statm").read_text().split()[0])
