@@ -606,13 +606,6 @@ def _nearest(self:Campaign, arm, k=3):
     order = np.argsort(-like, kind="stable")[:k]
     return ", ".join(f"{ids[seen[i]]} ({like[i]:.2f})" for i in order)
 
-# %% ../nbs/19_campaigns.ipynb #62fde1a2
-@patch(as_prop=True)
-def prior(self:Surrogate)->Prior:
-    "The prior in use, in its standard form."
-    fit = self._update()
-    return (self.priors[0] if fit is None else fit.prior).standard
-
 # %% ../nbs/19_campaigns.ipynb #cb4dcbe8
 @patch
 def ask(
