@@ -942,13 +942,6 @@ def _nearest(self:Campaign, arms, k=3):
         out.append(", ".join(f"{ids[seen[i]]} ({row[i]:.2f})" for i in top))
     return out
 
-# %% ../nbs/19_campaigns.ipynb #62fde1a2
-@patch(as_prop=True)
-def prior(self:Surrogate)->Prior:
-    "The prior in use, in its standard form."
-    fit = self._update()
-    return (self.priors[0] if fit is None else fit.prior).standard
-
 # %% ../nbs/19_campaigns.ipynb #cb4dcbe8
 @patch
 def ask(
