@@ -20,6 +20,7 @@ import signal
 import sqlite3
 import sys
 import tempfile
+import threading
 import traceback
 import unicodedata
 import zlib
@@ -29,6 +30,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 import pandas as pd
+from tqdm import tqdm
 
 import gnn_bandits.core as core
 import gnn_bandits.journal as journal_room
@@ -38,6 +40,9 @@ from gnn_bandits.campaigns import Campaign
 from gnn_bandits.core import pack_arrays, unpack_arrays
 from gnn_bandits.graphs import GraphDomain
 
+# progress bars share a lock between processes; one that is killed must not keep it
+tqdm.set_lock(threading.RLock())
+tqdm.monitor_interval = 0
 FREE = 2**30            # bytes that the program is told are free; it may not take more than these
 PATIENCE = 30           # seconds after which a call hangs
 
@@ -826,7 +831,8 @@ def play(name, make, seed, thorough=8):
 def fuzz(name, seeds, home):
     "Inputs of one loader, in a process of their own; a list of what `play` returns"
     base, own_base = Path(home)/"six", Path(home)/"own"
-    if not base.exists(): six(base), own(own_base)
+    if not base.exists(): six(base)
+    if not own_base.exists(): own(own_base)
     make, found, left = loaders(base, own_base)[name], [], list(seeds)
     def work(write):
         most = os.sysconf("SC_PAGE_SIZE")*int(Path("/proc/self/statm").read_text().split()[0])
