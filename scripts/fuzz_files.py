@@ -765,7 +765,7 @@ def entities(home):
 
 def bomb(home):
     import zipfile
-    with zipfile.ZipFile(home/"x.npz", "w", zipfile.ZIP_DEFLATED) as z:
+    with zipfile.ZipFile(home/"x.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as z:
         with z.open("nodes.npy", "w", force_zip64=True) as f:
             for _ in range(64): f.write(bytes(2**24))
     return (home/"x.npz",)
