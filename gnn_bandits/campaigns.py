@@ -40,6 +40,7 @@ from .core import (array_hash, as_csv, best_first, check_choice, check_gram,
                               one_thread, pack_arrays, plain, progress_bar, temporary,
                               unpack_arrays, write_atomically)
 from .graphs import GraphDomain
+from .intake import sheet
 from .journal import Event, Journal, broken_text
 from .molecules import featurize_like
 from .relations import (DistinctPrior, OverlapPrior, RelationalPrior, SumPrior,
@@ -497,8 +498,7 @@ def create(
                          "GraphDomain.from_networkx, from_pyg, from_arrays or from_smiles")
     check_choice("maximize", maximize, (True, False)), check_number("seed", seed, whole=True)
     if noise_std is not None:
-        check_number("noise_std", noise_std, above=True)
-        noise_std = check_size("noise_std", noise_std)
+        noise_std = check_size("noise_std", check_number("noise_std", noise_std, above=True))
     if prior is not None and len(prior) != len(domain):
         raise ValueError(f"expected a prior for {len(domain)} candidates, got {prior}")
     table = candidate_table(ids, table, len(domain))
@@ -1487,7 +1487,7 @@ def export(
     paths = {name: Path(folder)/f"{name}.csv" for name in tables}
     real = {name: check_output(path, lambda p: exported(p, name), self, overwrite)
             for name, path in paths.items()}
-    for name, t in tables.items(): write_atomically(real[name], as_csv(t))
+    for name, t in tables.items(): write_atomically(real[name], as_csv(sheet(t)))
     clear_leftovers(folder)
     return list(paths.values())
 
