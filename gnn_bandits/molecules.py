@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from fastcore.basics import patch
 from scipy import sparse
 from torch import Tensor
 
@@ -347,35 +346,12 @@ def atoms_to_domain(sizes, bonds, codes, table, own, how, hops):
     return assemble(GraphDomain, x, sizes, edges, hops, {"molecules": how})
 
 # %% ../nbs/14_molecules.ipynb #d8fd77e4
-@patch(cls_method=True)
-def from_smiles(
-    cls:GraphDomain,
-    smiles:Sequence, # SMILES: a list, an array, a column of a table; or a single one
-    hops:int|Sequence=1, # Rounds of aggregation, or a list of several
-    hydrogens:bool=False, # Whether hydrogens are nodes
-    invalid:str="raise", # What to do with rows that cannot be read: "raise" or "skip"
-    duplicates:str="keep", # What to do with a molecule that was there already: "keep" or "merge"
-    features:Callable|None=None, # An rdkit atom to a list of numbers; `atom_features` if not given
-    largest_fragment:bool=False, # Whether only the largest part of each molecule stays
-    progress:bool=False, # Whether to show a progress bar
-)->GraphDomain:
-    """A domain of molecules, one graph a row; `read_smiles` also says what became of each row.
-
-    smiles: a list, an array, a column of a table, or a single text.
-    hops: rounds of aggregation; 0 takes each atom alone, a list concatenates several.
-    hydrogens: whether hydrogens are nodes of the graphs.
-    invalid: "raise" refuses rows that cannot be read, "skip" leaves them out.
-    duplicates: "keep" keeps a molecule that was there already, "merge" leaves it out.
-    features: a function from an rdkit atom to a list of numbers; `atom_features` if not given.
-    largest_fragment: whether only the part with the most heavy atoms stays.
-    progress: whether to show a progress bar.
-
-        >>> GraphDomain.from_smiles(["CCO", "c1ccccc1", "CC(=O)[O-].[Na+]"])
-        GraphDomain(3 graphs, 3 to 6 nodes, d=36)
-    """
+def molecule_graphs(smiles, hops, hydrogens, invalid, duplicates, features, largest_fragment,
+                    progress):
+    "What `GraphDomain.from_smiles` does."
     m = read_column(smiles, hops, hydrogens, invalid, duplicates, features, largest_fragment,
                     progress)
-    warn_of_twins(m.domain[distinct(m)], depth=3)
+    warn_of_twins(m.domain[distinct(m)], depth=4)
     return m.domain
 
 # %% ../nbs/14_molecules.ipynb #8621589a

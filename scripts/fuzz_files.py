@@ -765,7 +765,7 @@ def entities(home):
 
 def bomb(home):
     import zipfile
-    with zipfile.ZipFile(home/"x.npz", "w", zipfile.ZIP_DEFLATED) as z:
+    with zipfile.ZipFile(home/"x.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as z:
         with z.open("nodes.npy", "w", force_zip64=True) as f:
             for _ in range(64): f.write(bytes(2**24))
     return (home/"x.npz",)
@@ -854,10 +854,11 @@ LOADERS = [*POOLS, "results for tell", *(f"{p} changed" for p in PARTS), "journa
 
 
 def count(found, **names):
-    "One row of the table"
-    broken = Counter(f["broken"] for f in found)
+    "One row of the table; where an input is a sequence, its calls are taken or refused"
+    broken, each = Counter(f["broken"] for f in found), [f for f in found if not f["broken"]]
+    no = sum(f.get("refused", not f["accepted"]) for f in each)
+    all_of_them = sum(f["calls"] if "refused" in f else 1 for f in each)
     return dict(names, inputs=len(found), calls=sum(f["calls"] for f in found),
-                accepted=sum(f["accepted"] for f in found if not f["broken"]),
-                refused=sum(not f["accepted"] for f in found), lost=broken["lost"],
+                taken=all_of_them - no, refused=no, lost=broken["lost"],
                 tracebacks=broken["traceback"],
                 wrong=sum(broken[k] for k in ("wrong", "memory", "hang")))
