@@ -41,6 +41,7 @@ from .core import (array_hash, as_csv, best_first, check_choice, check_gram,
                               one_thread, pack_arrays, plain, progress_bar, temporary,
                               unpack_arrays, write_atomically)
 from .graphs import GraphDomain
+from .intake import sheet
 from .journal import Event, Journal, broken_text
 from .molecules import featurize_like
 from .relations import (DistinctPrior, OverlapPrior, RelationalPrior, SumPrior,
@@ -1549,7 +1550,7 @@ def export(
     paths = {name: Path(folder)/f"{name}.csv" for name in tables}
     real = {name: check_output(path, lambda p: exported(p, name), self, overwrite)
             for name, path in paths.items()}
-    for name, t in tables.items(): write_atomically(real[name], as_csv(t))
+    for name, t in tables.items(): write_atomically(real[name], as_csv(sheet(t)))
     clear_leftovers(folder)
     return list(paths.values())
 
