@@ -939,7 +939,7 @@ def preview(
     if not image: return text
     alt = re.search(r'\balt="([^"]*)"', image[0])
     for name, content in ("og:image", url + image[1]), ("og:image:alt", alt[1] if alt else ""):
-        text = re.sub(rf'(property="{name}" content=")[^"]*', lambda m: m[1] + content, text)
+        text = re.sub(rf'(<meta property="{name}" content=")[^"]*', lambda m: m[1] + content, text)
     return text
 
 # %% ../nbs/40_site.ipynb #5b1e0c02
