@@ -8,10 +8,10 @@ export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
 .PHONY: help reproduce reproduce-full test lint hooks oracle bench molecules site notebooks lock clean python-is-new-enough \
-        test-clean test-export test-notebooks test-pytest test-wheel test-readme
+        test-clean test-export test-notebooks test-pytest test-wheel test-readme processors processors-quick
 
 help:  ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 python-is-new-enough:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed, this is {v[0]}.{v[1]}; try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
@@ -38,29 +38,34 @@ reproduce-full: $(VENV)/installed  ## The whole of it at the paper's size; stop 
 	$(VENV)/bin/gnn_bandits reproduce --out reproduction-full
 	-$(VENV)/bin/python scripts/compare_tables.py reproduction-full nbs/results
 
-test: lint test-clean test-export test-notebooks test-pytest test-wheel test-readme  ## Every check, in order, stopping at the first failure
-	@echo "== all checks passed; pytest said:" && tail -n 1 build/pytest.log
+CHECKS = lint test-clean test-export test-notebooks test-pytest test-wheel test-readme
 
-test-clean: lint
+test: $(VENV)/installed  ## Every check, in order; what failed is listed at the end
+	@mkdir -p build && rm -f build/pytest.log
+	@$(VENV)/bin/python scripts/checks.py $(MAKE) --no-print-directory -- $(CHECKS); ended=$$?; \
+	echo "== pytest said:"; tail -n 1 build/pytest.log; exit $$ended
+
+test-clean: $(VENV)/installed
 	@echo "== notebooks are clean"
 	$(VENV)/bin/python scripts/unchanged.py nbs -- $(VENV)/bin/nbdev_clean
 
-test-export: test-clean
+test-export: $(VENV)/installed
 	@echo "== the package is what the notebooks export"
 	$(VENV)/bin/python scripts/unchanged.py gnn_bandits -- $(VENV)/bin/nbdev_export
 
-test-notebooks: test-export
+test-notebooks: $(VENV)/installed
 	@echo "== notebook cells run as tests; beside them the site is built, with no warning"
-	@mkdir -p build
+	@mkdir -p build && rm -rf build/site
 	@$(VENV)/bin/gnn_bandits site --out build/site > build/site.log 2>&1 & site=$$!; \
 	$(VENV)/bin/nbdev_test --n_workers 2 --do_print; tested=$$?; \
 	wait $$site; built=$$?; cat build/site.log; test $$tested$$built = 00
 
-test-pytest: test-notebooks
+test-pytest: $(VENV)/installed
 	@echo "== pytest"
-	@BUILT_SITE=build/site bash -o pipefail -c '$(VENV)/bin/python -m pytest tests --ignore tests/oracle -n 2 --dist loadfile --no-loadscope-reorder | tee build/pytest.log'
+	@mkdir -p build
+	@$(if $(wildcard build/site/index.html),BUILT_SITE=build/site) bash -o pipefail -c '$(VENV)/bin/python -m pytest tests --ignore tests/oracle -n 2 --dist loadfile --no-loadscope-reorder | tee build/pytest.log'
 
-test-wheel: test-pytest
+test-wheel: $(VENV)/installed
 	@echo "== the wheel, in an empty environment"
 	rm -rf build/wheel $(WHEELENV)
 	$(VENV)/bin/python -m pip wheel --quiet --no-deps --no-build-isolation -w build/wheel .
@@ -68,9 +73,15 @@ test-wheel: test-pytest
 	$(WHEELENV)/bin/python $(INSTALL) build/wheel/*.whl
 	cd build && wheel-venv/bin/python ../tests/wheel_smoke.py
 
-test-readme: test-wheel
+test-readme: $(VENV)/installed
 	@echo "== README is what the index notebook says"
 	$(VENV)/bin/python scripts/unchanged.py README.md index_files -- $(VENV)/bin/gnn_bandits site --readme
+
+processors: $(VENV)/installed  ## Tests, notebooks and stored campaigns under simulated processors, an hour or two; goes on where it was
+	$(VENV)/bin/python scripts/processors.py
+
+processors-quick: $(VENV)/installed  ## Kernels, posteriors, campaigns and claims on one processor other than this one
+	$(VENV)/bin/python scripts/processors.py --quick --again
 
 lint: $(VENV)/installed  ## Style and plain mistakes, in notebooks and scripts alike (ruff)
 	@echo "== style"
@@ -129,7 +140,7 @@ site: $(VENV)/installed  ## The documentation site in _docs/, and README.md
 	$(VENV)/bin/gnn_bandits site --out _docs
 
 notebooks: $(VENV)/installed  ## Rerun every notebook in place, then clean and export
-	$(VENV)/bin/jupyter nbconvert --to notebook --inplace --execute nbs/*.ipynb
+	env -u MPLBACKEND $(VENV)/bin/jupyter nbconvert --to notebook --inplace --execute nbs/*.ipynb
 	$(VENV)/bin/jupyter nbconvert --to notebook --inplace --coalesce-streams nbs/*.ipynb
 	$(VENV)/bin/nbdev_clean
 	$(VENV)/bin/nbdev_export

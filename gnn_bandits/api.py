@@ -336,7 +336,7 @@ def explained_rows(
 )->list[list[str]]: # Name, type, default and meaning of each parameter and of the result
     "What is known of the parameters of `thing`, from its parents where it says nothing."
     from gnn_bandits.site import parameter_rows
-    rows = [[cell.strip("`") for cell in row] for row in parameter_rows(thing)]
+    rows = [[*(cell.strip("`") for cell in row[:3]), row[3]] for row in parameter_rows(thing)]
     for parent in parents if any(not row[3] for row in rows) else ():
         texts = {row[0]: row[3] for row in explained_rows(parent)}
         rows = [[*row[:3], row[3] or texts.get(row[0], "")] for row in rows]

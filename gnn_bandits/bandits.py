@@ -26,8 +26,8 @@ from torch import Tensor
 
 from .confidence import beta, epsilon
 from .core import (check_arms, check_choice, check_gram, check_memory, check_number,
-                              check_rewards, check_rng, counter_rng, one_thread,
-                              pack_arrays, progress_bar, split_rng, unpack_arrays,
+                              check_rewards, check_rng, counter_rng, first_best, one_thread,
+                              pack_arrays, plain, progress_bar, split_rng, unpack_arrays,
                               write_atomically)
 from .features import GNTKFeatures
 from .gntk import (Nodes, check_domains, gntk_diag, kernel_sums, node_table,
@@ -311,11 +311,17 @@ class RowsPrior(Prior):
 
 # %% ../nbs/12_bandits.ipynb #13c0aa10
 @patch
-def level(self:RowsPrior, arm:int)->float:
-    "Mean kernel between one arm and the anchors; zero if there are none."
-    if self.anchors is None: return 0.
-    if arm not in self._levels: self._levels[arm] = float(self._kernel([arm], self.anchors).mean())
-    return self._levels[arm]
+def levels_of(
+    self:RowsPrior,
+    arms, # k arms
+)->Tensor: # (k,)
+    "Mean kernel between some arms and the anchors, computed once; zero if there are none."
+    arms = [int(a) for a in arms]
+    if self.anchors is None: return torch.zeros(len(arms), dtype=torch.float64)
+    if new := [a for a in dict.fromkeys(arms) if a not in self._levels]:
+        means = [float(row.mean()) for row in self._kernel(new, self.anchors)]
+        self._levels |= dict(zip(new, means))
+    return torch.tensor([self._levels[a] for a in arms], dtype=torch.float64)
 
 # %% ../nbs/12_bandits.ipynb #13c0ab01
 @patch(as_prop=True)
@@ -339,7 +345,7 @@ def block(
     arms, # q arms
 )->Tensor: # (q, q)
     "Prior covariance of some arms."
-    m = torch.tensor([self.level(int(a)) for a in arms], dtype=torch.float64)
+    m = self.levels_of(arms)
     return self._standard(self._gram(arms), m, m[:, None])
 
 # %% ../nbs/12_bandits.ipynb #13c0ab41
@@ -373,6 +379,34 @@ def variances(self:RowsPrior)->Tensor: # (n,)
     if not hasattr(self, "_diagonal"):
         self._diagonal = self._standard(self._own(), self.levels, self.levels)
     return self._diagonal
+
+# %% ../nbs/12_bandits.ipynb #f3a2c002
+@patch
+def correlations(
+    self:Prior,
+    arms, # k arms
+    others, # q arms
+)->Tensor: # (k, q)
+    "Prior correlations of some arms with others."
+    arms, others = plain(arms), plain(others)
+    place = {a: i for i, a in enumerate(dict.fromkeys([*arms, *others]))}
+    C = self.block(list(place))
+    i, j = ([place[a] for a in some] for some in (arms, others))
+    return C[i][:, j]/(C.diagonal()[i][:, None]*C.diagonal()[j]).sqrt()
+
+@patch
+def correlations(
+    self:RowsPrior,
+    arms, # k arms
+    others, # q arms, whose rows are kept
+)->Tensor: # (k, q)
+    "Prior correlations of some arms with others, from the rows of the others."
+    arms, others = torch.tensor(plain(arms)), plain(others)
+    new = [a for a in others if a not in self._rows]
+    for i in range(0, len(new), 256): self.rows(new[i:i + 256])
+    C = [self._rows[a][arms] for a in others]
+    C, own = torch.stack(C, 1) if C else torch.zeros(len(arms), 0).double(), self.variances
+    return C/(own[arms][:, None]*own[others]).sqrt()
 
 # %% ../nbs/12_bandits.ipynb #13c0aa13
 def affordable_degree(
@@ -441,8 +475,7 @@ def cross(
     m = torch.zeros(len(graphs), dtype=torch.float64)
     if self.anchors is not None: m = self._outside(graphs, self.anchors)[0].mean(1)
     C, own = self._outside(graphs, arms)
-    level = torch.tensor([self.level(int(a)) for a in arms], dtype=torch.float64)
-    return self._standard(C, m[:, None], level), self._standard(own, m, m)
+    return self._standard(C, m[:, None], self.levels_of(arms)), self._standard(own, m, m)
 
 # %% ../nbs/12_bandits.ipynb #13c0aba1
 @patch(cls_method=True)
@@ -713,7 +746,7 @@ class RandomPolicy:
 
 class UCB(RandomPolicy):
     "Pull the arm that could be best: the largest mean plus β times the uncertainty."
-    def pick(self, rng): return int((self.model.mean + self.options.beta*self.model.std).argmax())
+    def pick(self, rng): return first_best(self.model.mean + self.options.beta*self.model.std)
 
 # %% ../nbs/12_bandits.ipynb #c5b1920c
 def log_improvement(
@@ -733,12 +766,12 @@ class ExpectedImprovement(RandomPolicy):
         mean, std = self.model.mean, self.model.std.clamp(min=1e-300)
         pulled = torch.tensor(sorted(set(self.model.arms)), dtype=torch.long)
         best = mean[pulled].max() if len(pulled) else mean.max()
-        return int((std.log() + log_improvement((mean - best)/std)).argmax())
+        return first_best(std.log() + log_improvement((mean - best)/std))
 
 # %% ../nbs/12_bandits.ipynb #291bac71
 class Thompson(RandomPolicy):
     "Pull the best arm of a draw from the posterior."
-    def pick(self, rng): return int(self.model.draw(rng, self.options.beta).argmax())
+    def pick(self, rng): return first_best(self.model.draw(rng, self.options.beta))
 
 # %% ../nbs/12_bandits.ipynb #ea1b45a0
 def plausible(
@@ -756,7 +789,7 @@ class Elimination(RandomPolicy):
     def __init__(self, model, options):
         super().__init__(model, options)
         self.beta, self.slack = multiplier(model, options), slack(model, options)
-    def pick(self, rng): return int(torch.where(self.active, self.model.std, -math.inf).argmax())
+    def pick(self, rng): return first_best(self.model.std, self.active)
     def learn(self, t):
         o = self.options
         keep = o.episodes == "doubling" or o.final_from is not None and t >= o.final_from
@@ -969,7 +1002,7 @@ def step(
     best:tuple[float, int]|None, # Best reward so far and its arm
 )->tuple[tuple, tuple[float, int]]: # A row of the history, the best so far
     "One pull, and what the books say of it."
-    arm, guess = alg.ask(), int(alg.mean.argmax())
+    arm, guess = alg.ask(), first_best(alg.mean)
     before = float(alg.mean[guess]), int(alg.active.sum()), float(alg.std[arm])
     reward = env.pull(arm)
     best = (reward, arm) if best is None or reward > best[0] else best

@@ -598,6 +598,40 @@ def campaign_row(n=500, steps=30, starts=10):
                 "scikit-learn": peer(sklearn_fit)}, math.inf,
                {"BoTorch": "botorch", "scikit-learn": "sklearn"})
 
+# %% ../nbs/39_bench.ipynb #f3a2c202
+def labelled_graphs(n, N=12, kinds=6):
+    "Random graphs whose nodes have one of a few labels, as atoms do"
+    rng = np.random.default_rng(0)
+    return GraphDomain.from_arrays(erdos_renyi_adjacency(n, N, 0.2, rng).numpy(),
+                                   np.eye(kinds)[rng.integers(kinds, size=(n, N))])
+
+def ask_row(n=2000, measured=200, batch=50):
+    "A batch through the folder of a campaign, and the choice of the same batch alone."
+    def setup():
+        from gnn_bandits.campaigns import Campaign
+        X, home, rng = labelled_graphs(n), tempfile.TemporaryDirectory(), np.random.default_rng(1)
+        arms, values = rng.choice(n, measured, replace=False).tolist(), rng.normal(size=measured)
+        Campaign.create(Path(home.name)/"c", X).tell(arms, values).close()
+        return X, home, arms, values.tolist()
+    def door(data):
+        from gnn_bandits.campaigns import Campaign
+        def run():
+            with Campaign.open(Path(data[1].name)/"c") as c:
+                found = c.ask(batch)
+                c.drop()                              # so that the next turn finds the same
+            return found
+        return run
+    def alone(data):
+        from gnn_bandits.campaigns import CampaignPolicy, propose
+        from gnn_bandits.surrogate import Surrogate, candidate_priors
+        X, _, arms, values = data
+        state = np.full(n, "available", dtype="<U9")
+        state[arms] = "measured"
+        model = lambda: Surrogate(candidate_priors(X)).learn(arms, values)
+        return lambda: propose(model(), CampaignPolicy(), batch, state, None)[0]
+    return Row(f"ask for {batch} of {n} graphs after {measured} values, from a folder", setup,
+               {"gnn_bandits": door, "ours, the choice alone": alone}, 0., {})
+
 # %% ../nbs/39_bench.ipynb #10ec29c7
 def all_rows()->list[Row]:
     "Every row of the benchmark."
@@ -606,7 +640,7 @@ def all_rows()->list[Row]:
             gntk_row(torch.float32, 1e-3), gntk_row(torch.float64, 1e-7), loop_row(), wl_row(),
             features_row(), tangent_row(), gain_row(), posterior_row(), rows_row(2000, 100),
             rows_row(50_000, 1000, whole=False), training_row(1), training_row(20), bandit_row(),
-            network_row(), campaign_row(),
+            network_row(), campaign_row(), ask_row(),
             Row("aggregation, 1000 graphs, N=20, d=10", er_arrays,
                 {"gnn_bandits": ours, "networkx loop": networkx_loop}, 1e-12, {}), *own_rows()]
 

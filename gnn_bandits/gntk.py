@@ -168,43 +168,33 @@ def mirror(out, i, last, j, end):
             for g in range(s, min(s + 16, end)):
                 for k in range(max(r, g + 1), min(r + 16, last)): out[g, k] = out[k, g]
 
+ALL, HALF, OWN = 0, 1, 2 # Pairs of graphs: all, up to the diagonal, on the diagonal
+
 @njit(**COMPILED)
-def graph_sums(A, start, rows, B, begin, columns, half, series, near, terms, out):
-    "Sums over the pairs of nodes of graphs in `rows` and in `columns`."
+def graph_sums(A, start, rows, B, begin, columns, pairs, series, near, terms, out):
+    "Sums over the pairs of nodes of graphs in `rows` and in `columns`; own pairs to column 0."
+    half, own = pairs == HALF, pairs == OWN
     work = np.empty((5, STRIP + ROOM), A.dtype)
     j, stop = columns[0], min(columns[1], rows[1]) if half else columns[1]
     while j < stop:
         e = j + 1
-        while e < stop and begin[e + 1] - begin[j] <= STRIP: e += 1
-        first = max(rows[0], j) if half else rows[0]
-        for i in range(first, rows[1]):               # all rows with one strip of columns
+        while not own and e < stop and begin[e + 1] - begin[j] <= STRIP: e += 1
+        first, to = rows[0] if pairs == ALL else max(rows[0], j), 0 if own else j
+        for i in range(first, e if own else rows[1]): # all rows with one strip of columns
             last = min(e, i + 1) if half else e
             for b in range(begin[j], begin[last], STRIP):
                 m = min(STRIP, begin[last] - b)
                 whole = (m + ROOM - 1)//ROOM*ROOM     # a few more than needed: no odd ends
                 strip_sums(A, start[i], start[i + 1], B, b, whole, series, near, terms, work)
                 if begin[e] - begin[j] == e - j:      # graphs of one node
-                    for g in range(m): out[i, j + g] = work[2, g]
+                    for g in range(m): out[i, to + g] = work[2, g]
                     continue
                 for g in range(j, last):
                     s = 0.
                     for k in range(max(begin[g] - b, 0), min(begin[g + 1] - b, m)): s += work[2, k]
-                    out[i, g] += s
+                    out[i, to + g - j] += s
         if half: mirror(out, first, rows[1], j, e)    # while the strip is still in the cache
         j = e
-
-@njit(**COMPILED)
-def own_sums(A, start, rows, series, near, terms, out):
-    "Sums over the pairs of nodes within each graph in `rows`."
-    work = np.empty((5, STRIP + ROOM), A.dtype)
-    for i in range(rows[0], rows[1]):
-        for b in range(start[i], start[i + 1], STRIP):
-            m = min(STRIP, start[i + 1] - b)
-            whole = (m + ROOM - 1)//ROOM*ROOM
-            strip_sums(A, start[i], start[i + 1], A, b, whole, series, near, terms, work)
-            s = 0.
-            for k in range(m): s += work[2, k]
-            out[i] += s
 
 # %% ../nbs/03_gntk.ipynb #d76f88ee
 def pieces(
@@ -222,15 +212,15 @@ def kernel_sums(
     L:int, # Hidden layers
 )->np.ndarray: # (rows, columns)
     "Sums of the normalised NTK over the pairs of nodes of two graphs, for all pairs of graphs."
-    half, b = b is None, a if b is None else b
+    pairs, b = (HALF, a) if b is None else (ALL, b)
     number, series = a.T.dtype.type, series_of(int(L), torch.from_numpy(a.T).dtype)
     near, terms = number((a.d + 4)*np.finfo(number).eps), np.empty((0, 3), number)
     out = np.zeros((len(a.start) - 1, len(b.start) - 1), number)
     wide = max(4096, int(b.start[-1])//32)            # long rows: fewer pieces, none too small
     tasks = [(r, c) for r in pieces(a.start, 256)[::-1] for c in pieces(b.start, wide)
-             if not half or c[0] < r[1]]              # the long rows first
+             if pairs == ALL or c[0] < r[1]]          # the long rows first
     def work(task):
-        graph_sums(a.T, a.start, task[0], b.T, b.start, task[1], half, series, near, terms, out)
+        graph_sums(a.T, a.start, task[0], b.T, b.start, task[1], pairs, series, near, terms, out)
     for _ in in_threads(work, tasks, alone=0 if len(tasks) > 8 else ALONE): pass
     return out
 
@@ -272,10 +262,11 @@ def own_kernel(
     "Average of the kernel, less some polynomials, over the pairs of nodes of each graph."
     count, a, number = node_counts(X, average), node_table(X.nodes, X.sizes, dtype), NUMPY[dtype]
     series, near = series_of(int(L), dtype), number((a.d + 4)*np.finfo(number).eps)
-    out, terms = np.zeros(len(X), number), np.array(terms, number).reshape(-1, 3)
-    work = lambda rows: own_sums(a.T, a.start, rows, series, near, terms, out)
+    out, terms = np.zeros((len(X), 1), number), np.array(terms, number).reshape(-1, 3)
+    def work(rows):
+        graph_sums(a.T, a.start, rows, a.T, a.start, rows, OWN, series, near, terms, out)
     for _ in in_threads(work, pieces(a.start, 4096)): pass
-    return torch.from_numpy(out).div_((count*count).to(dtype))
+    return torch.from_numpy(out[:, 0]).div_((count*count).to(dtype))
 
 # %% ../nbs/03_gntk.ipynb #36f6c285
 def gntk_diag(
@@ -284,7 +275,7 @@ def gntk_diag(
     average:str="nodes", # As in `gntk`
     dtype:torch.dtype=torch.float64, # Or float32
 )->Tensor: # (n,)
-    "Diagonal of `gntk(X, L=L)`."
+    "Diagonal of `gntk(X, L=L)`, up to rounding."
     check_domains(X)
     check_number("the number of hidden layers L", L, 1, whole=True)
     check_choice("dtype", dtype, PRECISIONS)

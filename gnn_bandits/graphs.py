@@ -20,8 +20,9 @@ from fastcore.basics import patch
 from scipy import sparse
 from torch import Tensor
 
-from .core import (check_choice, check_memory, check_number, check_rng, one_thread,
-                              pack_arrays, plain, split_rng, unpack_arrays, write_atomically)
+from .core import (check_choice, check_file, check_memory, check_number, check_rng,
+                              one_thread, pack_arrays, plain, split_rng, unpack_arrays,
+                              write_atomically)
 
 # %% ../nbs/01_graphs.ipynb #3611f922
 def erdos_renyi_adjacency(
@@ -1264,6 +1265,57 @@ def save(
     more = {k: v for k, v in more.items() if v is not None}
     return write_atomically(path, pack_arrays(meta, nodes=self.nodes, sizes=self.sizes, **more))
 
+# %% ../nbs/01_graphs.ipynb #411ce307
+EDGE_KINDS = dict(source=("iu", np.int32), target=("iu", np.int32), offsets=("iu", np.int64),
+                  weight=("iuf", np.float64), type=("iu", np.int64)) # What a file may hold
+
+def read_edges(
+    arrays:dict, # From a file, by name
+)->Edges|None:
+    "The edges of a file; refuses numbers of another kind, and an edge that stands there twice."
+    found = {k[5:]: v for k, v in arrays.items() if k.startswith("edge_")}
+    if not found: return None
+    if unknown := set(found) - set(EDGE_KINDS):
+        raise ValueError(f"nothing is known of the array 'edge_{min(unknown)}'")
+    for name, (kinds, dtype) in EDGE_KINDS.items():
+        if name not in found: continue
+        was, found[name] = found[name], found[name].astype(dtype, casting="unsafe")
+        if was.dtype.kind not in kinds or (kinds == "iu" and (was != found[name]).any()):
+            raise ValueError(f"expected numbers that fit into {np.dtype(dtype)} as edge_{name}, "
+                             f"got {was.dtype}")
+    edges = Edges(**{k: torch.from_numpy(v) for k, v in found.items()})
+    graph = np.repeat(np.arange(len(edges.offsets) - 1), edges.offsets.diff().numpy().clip(0))
+    ends = np.stack([graph, found["source"], found["target"]])
+    order = np.lexsort(ends[::-1])
+    if (np.diff(ends[:, order]) == 0).all(0).any(): raise ValueError("an edge stands there twice")
+    return edges
+
+def check_notes(
+    notes, # From a file
+    width:int, # Features before aggregation
+)->dict:
+    "Refuse notes in another form than the functions that read them expect."
+    def insist(good, what, got):
+        if not good: raise ValueError(f"its notes are damaged: expected {what}, got {got!r:.60}")
+    is_list = lambda v, kind: isinstance(v, list) and all(isinstance(w, kind) for w in v)
+    notes = {} if notes is None else notes
+    insist(isinstance(notes, dict), "a dictionary", notes)
+    for name, kind in dict(labels=object, dropped=str, constant=int).items():
+        insist(is_list(notes.get(name, []), kind), f"a list as {name!r}", notes.get(name))
+    for name in ("intake", "molecules"):
+        insist(isinstance(notes.get(name, {}), dict), f"a dictionary as {name!r}", notes.get(name))
+    intake, names = notes.get("intake", {}), notes.get("molecules", {}).get("names")
+    for name in ("smiles", "id"):
+        known = intake.get(name)
+        insist(known is None or isinstance(known, str), f"a text as {name!r}", known)
+    parts = intake.get("attributes") or []
+    insist(is_list(parts, dict) and all(
+        isinstance(p.get("name"), str) and isinstance(p.get("classes", 5), list|None) and
+        type(p.get("width")) is int for p in parts), "a list as 'attributes'", parts)
+    insist(names is None or is_list(names, str) and len(names) == width,
+           f"a list of {width} names", names)
+    return notes
+
 # %% ../nbs/01_graphs.ipynb #71bdbb1f
 @patch(cls_method=True)
 def load(
@@ -1271,17 +1323,17 @@ def load(
     path:str|Path, # File written by `save`
 )->GraphDomain:
     "Load what `save` wrote, in this version of the package or an earlier one."
-    data = Path(path).read_bytes()
+    data = check_file(path).read_bytes()
     try:
         meta, arrays = read_version_1(data) or unpack_arrays(data)
         if meta.get("kind") != "GraphDomain": raise ValueError("it holds something else")
         if meta["version"] not in (1, 2, 3):
             raise ValueError(f"it is of version {meta['version']}, this package reads 1, 2 and 3")
-        edges = {k[5:]: torch.from_numpy(v) for k, v in arrays.items() if k.startswith("edge_")}
-        edges = Edges(**edges) if edges else None
         raw = arrays["nodes"] if meta.get("raw_is_nodes") else arrays.get("raw")
-        return cls.packed(arrays["nodes"], arrays["sizes"], meta["N"], edges, meta.get("notes"),
-                          raw, meta.get("hops"))
+        found = cls.packed(arrays["nodes"], arrays["sizes"], meta["N"], read_edges(arrays),
+                           meta.get("notes"), raw, meta.get("hops"))
+        check_notes(meta.get("notes"), found.d//len(plain(found.hops)))
+        return found
     except Exception as e: # a broken file can raise anything
         raise ValueError(f"cannot read a graph domain from {path}: {e or type(e).__name__}") from e
 

@@ -31,9 +31,22 @@ def check_text(
     text:str, # What came
 )->str: # The same
     "Refuse what is no text, or cannot be written to a file."
-    if not isinstance(text, str) or not text or text.encode(errors="replace").decode() != text:
-        raise ValueError(f"expected {name} to be a text, got {text!r}")
+    if not isinstance(text, str) or not text:
+        raise ValueError(f"expected {name} to be a text, got {text!r:.80}")
+    if broken := broken_text(text):
+        raise ValueError(f"expected {name} to be a text, got {broken!r:.80}, which holds bytes "
+                         "that are no characters; type it again")
     return text
+
+def broken_text(
+    value, # Anything
+)->str|None: # None if there is none
+    "The first text in a value, its keys included, that cannot be written to a file."
+    if isinstance(value, str):
+        return value if value.encode(errors="replace").decode() != value else None
+    parts = [*value, *value.values()] if isinstance(value, dict) else value
+    parts = parts if isinstance(value, (dict, list, tuple)) else ()
+    return next((found for found in map(broken_text, parts) if found is not None), None)
 
 def keys_are_text(
     value, # Anything
@@ -54,6 +67,9 @@ def as_stored(
     if not isinstance(data, dict) or not keys_are_text(data):
         raise ValueError("expected the data of an event to be a dictionary whose keys are texts, "
                          f"got {data!r:.80}")
+    if broken := broken_text(data):
+        raise ValueError(f"expected an event {kind!r} of texts that can be written to a file, got "
+                         f"{broken!r:.80}, which holds bytes that are no characters; type it again")
     try:
         text = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError) as e:
@@ -146,7 +162,7 @@ def patiently(
 
 def connect(
     path:Path, # The file
-    mode:str, # "ro", "rw", or "rwc" to make it
+    mode:str, # "ro" or "rw"
     timeout:float=10., # Seconds to wait for another program
     damaged:bool=False, # Read what can be read of a file that is shorter than it should be
 )->sqlite3.Connection:
@@ -172,14 +188,23 @@ def sync(
     try: os.fsync(fd)
     finally: os.close(fd)
 
+def new_file(
+    path:Path, # The file to be
+)->int: # Its number, to write to and to close
+    "Make an empty file; refuses a name that is taken, also by a link that leads nowhere."
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    return os.open(path, flags, 0o644)
+
 def write_new(
     path:Path, # The file to be
     rows:Iterable[tuple], # Its events without their hashes
 ):
     "Make a journal, whole or not at all; never overwrites."
-    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try: os.close(new_file(new))
+    except OSError as e: raise OSError(f"cannot make {path}: {e.strerror}") from e
     try:
-        with contextlib.closing(connect(new, "rwc")) as db:
+        with contextlib.closing(connect(new, "rw")) as db:
             db.execute("BEGIN")
             lay_out(db, rows)
             db.execute("COMMIT")
@@ -308,21 +333,30 @@ def name_plate(
     "The file that says who is writing."
     return path.with_name(f"{path.name}.writer.json")
 
+def forget_unfinished(
+    path:Path, # A journal whose write lock we hold
+):
+    "Remove the half-made name of a writer that was killed, as earlier versions left it."
+    left = path.with_name(f"{path.name}.writer.new")
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        if left.is_file() and not left.is_symlink() and "pid" in json.loads(left.read_text()):
+            left.unlink()
+
 @contextlib.contextmanager
 def signed(
     path:Path, # A journal whose write lock we hold
     author:str, # Who we are
 ):
     "Say who is writing, for as long as it lasts; a full disk does not matter here."
-    plate, new = name_plate(path), path.with_name(f"{path.name}.writer.new")
-    me = dict(author=author, host=socket.gethostname(), pid=os.getpid(), since=clock())
+    plate, me = name_plate(path), dict(author=author, host=socket.gethostname(), pid=os.getpid(),
+                                       since=clock())
     with contextlib.suppress(OSError):
-        new.write_text(json.dumps(me))
-        os.replace(new, plate)
+        plate.unlink(missing_ok=True)
+        with os.fdopen(new_file(plate), "w") as f: f.write(json.dumps(me))
+    forget_unfinished(path)
     try: yield
     finally:
-        for left in (plate, new):
-            with contextlib.suppress(OSError): left.unlink(missing_ok=True)
+        with contextlib.suppress(OSError): plate.unlink(missing_ok=True)
 
 def holder(
     path:Path, # A journal that is being written
@@ -529,12 +563,14 @@ def migrate(self:Journal):
             self.catch_up(db)
             rows = [modern(self.version, self.names, row) for row in self.rows]
             copy = self.path.with_name(f"{self.path.name}.schema{self.version}")
-            new = copy.with_name(f".{copy.name}")
-            new.unlink(missing_ok=True)
-            with (contextlib.closing(connect(self.path, "ro")) as old,
-                  contextlib.closing(sqlite3.connect(new)) as to): old.backup(to)
-            sync(new)
-            os.replace(new, copy)
+            new = copy.with_name(f".{copy.name}.{secrets.token_hex(8)}")
+            os.close(new_file(new))
+            try:
+                with (contextlib.closing(connect(self.path, "ro")) as old,
+                      contextlib.closing(connect(new, "rw")) as to): old.backup(to)
+                sync(new)
+                os.replace(new, copy)
+            finally: new.unlink(missing_ok=True)
             sync(copy.parent)
             for table in ("head", "events"): db.execute(f"DROP TABLE {table}")
             lay_out(db, rows)

@@ -15,6 +15,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
+from fastcore.basics import patch
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
@@ -248,7 +249,7 @@ def counts(
 
 def shared(
     A:sparse.csr_matrix, # (p, k) counts
-    B:sparse.csr_matrix, # (q, k) counts
+    B, # (q, k) counts; stored by columns (`tocsc`) they need no turning around
 )->np.ndarray: # (p, q)
     "How many surroundings two graphs share: the sum of the smaller counts."
     out, by_column = np.zeros((A.shape[0], B.shape[0])), B.T.tocsr()
@@ -261,7 +262,7 @@ def shared(
 
 def overlap(
     A:sparse.csr_matrix, # (p, k) counts
-    B:sparse.csr_matrix, # (q, k) counts
+    B, # (q, k) counts, by rows or by columns
     total:np.ndarray|None=None, # (p,) all counts of the first, if some are not in these columns
 )->Tensor: # (p, q)
     "Sum of the smaller counts over sum of the larger ones."
@@ -401,13 +402,17 @@ class OverlapPrior(RowsPrior):
     def _table(self):
         "Counts of the pool, and the keys of their columns."
         return counts(self.domain, features_of(self.domain, self.columns), self.blocks)
+    @cached_property
+    def _by_column(self):
+        "The same counts, stored by columns: every row of the kernel needs them so."
+        return self._table[0].tocsc()
     def _gram(self, arms):
         some = self._table[0][np.asarray(arms)]
         return overlap(some, some)
     def _kernel(self, arms, others=None):
         pool = self._table[0]
         return overlap(pool[np.asarray(arms)],
-                       pool if others is None else pool[np.asarray(others)])
+                       self._by_column if others is None else pool[np.asarray(others)])
     def _own(self): return torch.ones(len(self), dtype=torch.float64)
     def _outside(self, graphs, arms):
         check_types(self.domain.edges.type is not None, graphs)
@@ -525,6 +530,16 @@ class SumPrior(Prior):
         "A function drawn from the prior."
         return sum(math.sqrt(w)*p.prior_draw(rng) for w, p in zip(self.weights, self.parts))
     rows, by_rows, start = RowsPrior.rows, RowsPrior.by_rows, RowsPrior.start
+
+# %% ../nbs/15_relations.ipynb #f3a2c012
+@patch
+def correlations(
+    self:SumPrior,
+    arms, # k arms
+    others, # q arms, whose rows are kept
+)->Tensor: # (k, q)
+    "Prior correlations of some arms with others, from the rows of the others."
+    return RowsPrior.correlations(self, arms, others)
 
 # %% ../nbs/15_relations.ipynb #0c880654
 def evidence_weights(

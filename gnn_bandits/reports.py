@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['INKS', 'SHAPES', 'WORDS', 'BARS', 'ROWS', 'COLUMNS', 'STYLE', 'SCRIPT', 'random_best', 'possible_values', 'progress',
            'axes_for', 'finish', 'plot_progress', 'left_out', 'plot_leave_one_out', 'ranked', 'plot_predictions',
-           'shorten', 'gains', 'improvement', 'improvements', 'history', 'plot_model', 'plot_improvement', 'believed',
-           'record_campaign', 'Light', 'model_light', 'coverage_light', 'patience', 'pending_light', 'record_light',
-           'health', 'advice', 'graph_of', 'layout', 'graph_svg', 'smiles_of', 'picture', 'Markup', 'esc', 'formatter',
-           'when', 'html_table', 'chart', 'interval_bar', 'card', 'section', 'say', 'head_part', 'common_scale',
-           'batch_cards', 'next_part', 'best_part', 'progress_part', 'surprises', 'model_part', 'watch_part',
-           'stop_part', 'waiting_part', 'candidates_part', 'event_words', 'events_part', 'about_part', 'report_page',
-           'write_report']
+           'shorten', 'gains', 'improvement', 'improvements', 'history', 'plot_model', 'plot_improvement', 'contenders',
+           'still_best', 'believed', 'record_campaign', 'Light', 'model_light', 'coverage_light', 'patience',
+           'pending_light', 'record_light', 'health', 'advice', 'graph_of', 'layout', 'graph_svg', 'smiles_of',
+           'picture', 'Markup', 'esc', 'formatter', 'when', 'html_table', 'chart', 'interval_bar', 'card', 'section',
+           'say', 'head_part', 'common_scale', 'batch_cards', 'next_part', 'best_part', 'progress_part', 'surprises',
+           'model_part', 'watch_part', 'stop_part', 'waiting_part', 'candidates_part', 'event_words', 'events_part',
+           'about_part', 'report_page', 'write_report', 'is_report']
 
 # %% ../nbs/20_reports.ipynb #fa5f6ed9
 import base64, hashlib, html, io, json, math, platform, re
@@ -27,8 +27,9 @@ from scipy.special import gammaln
 from scipy.stats import binom, norm
 
 from .bandits import log_improvement
-from .campaigns import STATES, Campaign
-from .core import check_number, progress_bar, use_style, write_atomically
+from .campaigns import STATES, Campaign, check_output
+from .core import (check_number, clear_leftovers, progress_bar, use_style,
+                              write_atomically)
 from .graphs import GraphDomain
 from .molecules import draw_svg
 from .surrogate import Surrogate
@@ -281,6 +282,26 @@ def plot_improvement(
     ax.xaxis.get_major_locator().set_params(integer=True)
     return ax
 
+# %% ../nbs/20_reports.ipynb #7d1a3c4a
+def contenders(
+    low:np.ndarray, # (n,) lower ends of intervals of values of which large ones are wanted
+    high:np.ndarray, # (n,) upper ends
+    pool:np.ndarray, # (n,) boolean, candidates that count
+)->tuple[np.ndarray, float]: # (n,) boolean, and the end that had to be reached; NaN without a pool
+    "Which candidates could still be the best: their interval reaches the largest lower end."
+    limit = float(low[pool].max()) if pool.any() else math.nan
+    return pool & (high >= limit), limit
+
+def still_best(
+    campaign:Campaign, # With at least one measurement
+)->tuple[np.ndarray, float]: # (n,) boolean, and the end to reach, in the units of the values
+    "Which candidates of a campaign could still be the best by their 90 % intervals."
+    table = campaign.to_dataframe()
+    ends = (table["low"], table["high"]) if campaign.sign > 0 else (-table["high"], -table["low"])
+    low, high = (end.to_numpy(float) for end in ends)
+    able, limit = contenders(low, high, (table["state"] != "excluded").to_numpy())
+    return able, campaign.sign*limit
+
 # %% ../nbs/20_reports.ipynb #7d1a3c50
 def believed(
     model:Surrogate, # With measurements; its values have the sign of the campaign
@@ -290,9 +311,9 @@ def believed(
 )->tuple: # mean, low, high, active, limit
     "What a model predicts, and which candidates could still be the best."
     low, high = (v.numpy() for v in model.interval(level))
-    limit = low[could].max() if could.any() else math.nan
+    able, limit = contenders(low, high, could)
     ends = (low, high) if sign > 0 else (-high, -low)
-    return sign*model.mean.numpy(), *ends, could & (high >= limit), sign*limit
+    return sign*model.mean.numpy(), *ends, able, sign*limit
 
 def record_campaign(
     campaign:Campaign, # With at least one measurement
@@ -426,6 +447,9 @@ def advice(
         words.append(f"The goal of {goal['value']:.6g} is " + (
             f"reached: the whole interval of {campaign.ids[goal['best']]} lies beyond it."
             if goal["reached"] else "not reached yet."))
+    able = int(still_best(campaign)[0].sum())
+    words.append(f"By their 90 % intervals, {able:,} of {len(campaign):,} candidates could still "
+                 "be the best.")
     words.append(proof["sentence"])
     if arm is not None:
         gain = gain if gain > 1e-6*spread else 0.
@@ -667,9 +691,10 @@ def common_scale(
     return (float(known.min()), float(known.max())) if len(known) else (math.nan, math.nan)
 
 # %% ../nbs/20_reports.ipynb #68a008ba
-WORDS = {"ucb": "it could be the best (ucb)", "ei": "largest expected improvement (ei)",
+WORDS = {"ucb": "mean plus uncertainty is largest (ucb)",
+         "ei": "largest expected improvement (ei)",
          "ts": "best in a random draw from what is believed (ts)",
-         "pe": "most uncertain of those that could be best (pe)"} # Why a policy chose a candidate
+         "pe": "most uncertain of those kept by elimination (pe)"} # Why a policy chose a candidate
 
 def batch_cards(
     campaign:Campaign, # Any campaign
@@ -679,12 +704,18 @@ def batch_cards(
     "A card for each candidate of a batch, with what was expected of it and why it was chosen."
     scale, obs = common_scale(campaign, batch), campaign.observations
     best = None if obs.empty else float(campaign.best_measured()["value"].iloc[0])
+    limit = math.nan if obs.empty else still_best(campaign)[1]
     show, cards = formatter([*scale, *batch["mean"]]), []
+    def hope(row):
+        if campaign.sign*(row.high if campaign.sign > 0 else row.low) >= campaign.sign*limit:
+            return "yes"
+        return f"no, the best one is {'above' if campaign.sign > 0 else 'below'} {show(limit)}"
     for i, row in enumerate(batch.itertuples(), 1):
         known = pd.notna(row.mean)
         facts = {"Predicted": show(row.mean),
                  "90 % interval": known and f"{show(row.low)} to {show(row.high)}",
                  "Rank": known and f"{row.rank:.0f} of {len(campaign):,}",
+                 "Could still be the best": known and hope(row),
                  "Nearest measured": row.nearest, "Chosen": WORDS.get(row.why, row.why)}
         bar = interval_bar(row.low, row.mean, row.high, scale, best) if known else ""
         cards.append(card(campaign, row.arm, f"{title} {i}", facts, bar))
@@ -721,8 +752,8 @@ def best_part(
     "The best by the model and the best single measurement."
     if campaign.observations.empty: return section("Best so far", say("Nothing was told yet."))
     top, single = campaign.best().iloc[0], campaign.best_measured().iloc[0]
-    lucky = campaign.predict(int(single["arm"])).iloc[0]
-    scale = common_scale(campaign, campaign.predict([int(top["arm"]), int(single["arm"])]))
+    lucky = campaign.predict(arms=int(single["arm"])).iloc[0]
+    scale = common_scale(campaign, campaign.predict(arms=[int(top["arm"]), int(single["arm"])]))
     show, told = formatter(scale), lambda k: f"{k} measurement{'s'*(k > 1)}"
     facts = lambda r: {"Predicted": show(r["mean"]),
                        "90 % interval": f"{show(r['low'])} to {show(r['high'])}"}
@@ -1068,6 +1099,7 @@ def report_page(
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
             f'<meta http-equiv="Content-Security-Policy" content="{guard}">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            '<meta name="generator" content="gnn_bandits campaign report">'
             f"<title>{esc(campaign.path.resolve().name)}: campaign report</title>"
             f"<style>{STYLE}{WATCH_STYLE}</style></head>\n<body><main>{''.join(parts)}</main>"
             f"<script>{script}</script></body></html>\n")
@@ -1076,6 +1108,19 @@ def write_report(
     campaign:Campaign, # Any campaign, also one in a read-only place
     path:str|Path, # File to write, such as report.html
     n:int=5, # Suggestions to show
+    overwrite:bool=False, # Also write over a file that is no report
 )->Path: # The file
     "Write the state of a campaign as one HTML page that needs nothing else."
-    return write_atomically(path, report_page(campaign, n).encode(errors="replace"))
+    real = check_output(path, is_report, campaign, overwrite)
+    write_atomically(real, report_page(campaign, n).encode(errors="replace"))
+    clear_leftovers(real.parent)
+    return Path(path)
+
+def is_report(
+    path:Path, # A file
+)->bool:
+    "Whether a file is a report, of this version or an earlier one."
+    with path.open("rb") as f: head = f.read(2**13)
+    named = b'<meta name="generator" content="gnn_bandits campaign report">' in head
+    earlier = b"Content-Security-Policy" in head and b": campaign report</title>" in head
+    return head.startswith(b"<!DOCTYPE html>") and (named or earlier)

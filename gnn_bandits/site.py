@@ -6,7 +6,8 @@
 __all__ = ['site']
 
 # %% ../nbs/40_site.ipynb #b0c2c1d5
-import base64, importlib, inspect, io, json, os, re, shutil, struct, tempfile, textwrap
+import ast, base64, builtins, importlib, inspect, io, json, os, re, shutil, struct, symtable, sys
+import tempfile, textwrap, zipfile
 from collections.abc import Callable
 from importlib.resources import files
 from operator import attrgetter
@@ -112,11 +113,24 @@ def page_name(
     "The name of a notebook's page."
     return re.sub(r"^\d+[a-zA-Z0-9]*_", "", Path(notebook).stem.lower())
 
+NESTED = re.compile(r"\[([^][\n]*)\[([^][\n]*)\]\(([^()\s]+)\)([^][\n]*)\]\(([^()\s]+)\)")
+
+def one_link(
+    text:str, # Markdown without code
+)->str:
+    "Make one link of a link inside a link."
+    def kept(m):
+        before, name, inner, after, outer = m.groups()
+        place = outer if before or after or "#" in outer else inner
+        return f"[{before}{name}{after}]({place})"
+    return NESTED.sub(kept, text)
+
 def links(
     text:str, # Markdown
     url:str, # Where the site is published, ending in a slash
 )->str:
     "Point links at pages of this site."
+    text = one_link(text)
     text = re.sub(rf"\]\({re.escape(url)}([\w.-]+\.html(?:#[\w.-]+)?)\)", r"](page:\1)", text)
     local = r"\]\((?![a-z]+:)([\w./-]+)\.ipynb(#[^)\s]+)?\)"
     return re.sub(local, lambda m: f"]({page_name(m[1] + '.ipynb')}.ipynb{m[2] or ''})", text)
@@ -180,10 +194,12 @@ def parameter_rows(
     if (thing := parameter_source(thing)) is None: return []
     code = lambda s: f"`{s}`" if s else ""
     default = lambda d: "" if d is inspect.Parameter.empty else short_default(d)
-    def meaning(name, d):
-        gathers = d.get("kind") is inspect.Parameter.VAR_KEYWORD
-        return d.docment or (keyword_comment(thing, name) if gathers else "")
     docs = optional("fastcore.docments", "docs").docments(thing, full=True)
+    stars = {name: keyword_comment(thing, name) for name, d in docs.items()
+             if d.get("kind") is inspect.Parameter.VAR_KEYWORD}
+    def meaning(name, d):
+        text = d.docment or stars.get(name, "")
+        return "" if name == "return" and text in stars.values() else text
     rows = [("*returns*" if name == "return" else code(name), code(short_type(d.anno)),
              code(default(d.default)), " ".join(meaning(name, d).split()))
             for name, d in docs.items() if name not in ("self", "cls")]
@@ -249,7 +265,7 @@ def api_entry(
         thing = lookup(*place)
         signature = short_signature(name, thing)
         more = f"{parameter_table(thing)}\n\n{folded_source(thing)}"
-    anchor = f'<span id="{name.lower()}"></span>\n\n' if re.search("[_.]", name) else ""
+    anchor = f'<span id="{name.lower()}"></span>\n\n' if "." in name else ""
     source = f"{{.source}}\n[source]({m['source']})\n\n" if m["source"] else ""
     doc, cut, _ = m["doc"].strip().partition("\n\nParameters\n---")
     if cut and doc.startswith("*"): doc += "*"                 # the emphasis ended further down
@@ -364,9 +380,151 @@ def prepare(
     front = optional("yaml", "docs").safe_load("".join(head["source"]).strip().strip("-"))
     return front, [c for c in cells if not "".join(c["source"]).startswith("<!-- WARNING: THIS")]
 
+# %% ../nbs/40_site.ipynb #5b1e0d02
+def directives(
+    source:str, # A code cell
+)->set[str]: # First words of its `#|` lines
+    "What a cell tells nbdev to do with it."
+    notes = [line[2:].split() for line in source.splitlines() if line.startswith("#|")]
+    return {words[0] for words in notes if words}
+
+def shows_code(
+    source:str, # A code cell
+)->bool:
+    "Whether readers see the code of a cell, perhaps behind a fold."
+    opts, code = options(source)
+    dropped = {"hide", "export", "exporti", "default_exp"} & directives(source)
+    quiet = False in (opts.get("echo"), opts.get("include")) or opts.get("output") == "asis"
+    return bool(code.strip()) and not dropped and not quiet
+
+# %% ../nbs/40_site.ipynb #5b1e0d05
+def inner_names(
+    table:symtable.SymbolTable, # Of a function, a class or a comprehension
+)->set[str]:
+    "The global names that something inside uses."
+    own = {s.get_name() for s in table.get_symbols() if s.is_global() and s.is_referenced()}
+    return own.union(*map(inner_names, table.get_children()))
+
+def statement_names(
+    node:ast.stmt, # A statement of a cell
+)->tuple[set[str], set[str], set[str]]: # Used at once, used when called, set
+    "The global names that a statement uses, and those that it sets."
+    table = symtable.symtable(ast.unparse(node), "cell", "exec")
+    at_once = lambda child: child.get_name() in ("listcomp", "setcomp", "dictcomp", "genexpr")
+    now, later = (set().union(*(inner_names(c) for c in table.get_children() if at_once(c) == yes))
+                  for yes in (True, False))
+    sets = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
+    used = now | {s.get_name() for s in table.get_symbols() if s.is_referenced()}
+    blocks = ast.For, ast.With, ast.If, ast.Try, ast.While
+    if isinstance(node, blocks): used -= sets                    # set in it before it is used
+    return used, later, sets
+
+# %% ../nbs/40_site.ipynb #5b1e0d08
+GIVEN = {*dir(builtins), "display", "get_ipython"} # Names that every notebook has
+
+def set_by(
+    node:ast.stmt, # A statement of a cell that is not shown
+    module:str, # Where its exports go, if it is exported; else nothing
+)->dict[str, tuple[str, str]|None]: # From name to what to import: module and name there
+    "How each name that a hidden statement sets can be had: by an import, or not at all."
+    if isinstance(node, ast.ImportFrom):
+        return {a.asname or a.name: (node.module, a.name) for a in node.names}
+    if isinstance(node, ast.Import):
+        return {a.asname or a.name.partition(".")[0]: (a.name, "") for a in node.names}
+    return {name: (module, name) if module else None for name in statement_names(node)[2]}
+
+def missing_names(
+    sources:list[str], # The code cells of a notebook, hidden ones too
+    lib:str="", # The package
+)->dict[str, tuple[str, str]|None]: # From name to what to import; None if nothing helps
+    "The names that the shown code of a notebook needs and does not make."
+    found = re.search(r"^#\| *default_exp +([\w.]+)", "\n".join(sources), re.M)
+    here, how, own, called, missing = f"{lib}.{found[1]}" if found else "", {}, set(), set(), {}
+    def ask(name):
+        if name not in how and name in GIVEN or how.get(name) == "shown": return
+        wanted = None if name in own else how.get(name)      # an import at the top would be undone
+        missing[name] = wanted if missing.get(name, wanted) == wanted else None
+    for source in sources:
+        shown, exported = shows_code(source), {"export", "exporti"} & directives(source)
+        for node in ast.parse(options(source)[1]).body:
+            used, inside, sets = statement_names(node)
+            if shown:
+                for name in sorted(used): ask(name)
+                called |= inside
+                if not isinstance(node, (ast.Import, ast.ImportFrom)): own |= sets
+                how |= dict.fromkeys(sets, "shown")
+            else: how |= set_by(node, here if exported else "")
+    for name in sorted(called): ask(name)
+    return missing
+
+# %% ../nbs/40_site.ipynb #5b1e0d0b
+def import_lines(
+    wanted:dict[str, tuple[str, str]], # From name to module and name there
+    lib:str="", # The package, whose imports come last
+)->str: # Code
+    "Write import statements."
+    whole, parts = [], {}
+    for name, (module, there) in wanted.items():
+        own = name in (there, module.partition(".")[0])          # no other name was given
+        renamed = (there or module) + ("" if own else f" as {name}")
+        if there: parts.setdefault(module, []).append(renamed)
+        else: whole.append((module, f"import {renamed}"))
+    def written(module, names):
+        line = f"from {module} import {', '.join(sorted(names))}"
+        if len(line) <= 88: return line
+        line = line.replace(" import ", " import (", 1) + ")"
+        return textwrap.fill(line, 88, subsequent_indent="    ")
+    def order(entry):
+        root = entry[0].partition(".")[0]
+        return 2 if root == lib else 0 if root in sys.stdlib_module_names else 1
+    froms = [(module, written(module, names)) for module, names in sorted(parts.items())]
+    return "\n".join(line for _, line in sorted(sorted(whole) + froms, key=order))
+
+def page_imports(
+    notebook:str|Path, # Path of a notebook
+    lib:str="", # The package
+)->str: # Code, or nothing
+    "The imports that the code of a page needs and does not show."
+    cells = json.loads(Path(notebook).read_text(encoding="utf-8"))["cells"]
+    sources = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
+    missing = missing_names(sources, lib)
+    if lost := sorted(name for name, where in missing.items() if where is None):
+        raise ValueError(f"expected shown code to use only what is shown or imported, got "
+                         f"{', '.join(lost)} from hidden cells; show these cells, for instance "
+                         "with '#| code-fold: true'")
+    return import_lines(missing, lib)
+
 # %% ../nbs/40_site.ipynb #75594db0
+RESULTS = "results.zip" # The folder of tables, for download
+
+TABLES = f"It reads tables of results: unpack [{RESULTS}](download:notebooks/{RESULTS}) beside it."
+CLONE = "It reads other notebooks too, so it runs only in a clone of the project."
+
+def what_it_reads(
+    notebook:Path, # Path of a notebook
+)->str: # A sentence, or nothing
+    "Say which files a notebook needs beside it."
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    sources = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
+    tables = any(re.search(r'''["']results(?=["'/])''', s) for s in sources)
+    clone = any(options(s)[0].get("needs") == "project" for s in sources)
+    return CLONE if clone else TABLES if tables else ""           # a clone has the tables
+
+def packed(
+    folder:Path, # With files in it
+)->bytes: # A zip archive
+    "Pack a folder; equal folders give equal bytes."
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as z:
+        for p in sorted(p for p in folder.rglob("*") if p.is_file()):
+            entry = zipfile.ZipInfo(p.relative_to(folder.parent).as_posix())    # dated 1980
+            entry.external_attr = 0o644 << 16
+            z.writestr(entry, p.read_bytes(), zipfile.ZIP_DEFLATED)
+    return made.getvalue()
+
 def opening(
-    origin:str, # Where the notebook is published, `https://host/project/blob/main/nbs/01_graphs.ipynb`
+    origin:str, # Where the notebook is published, `https://host/p/blob/main/nbs/01_graphs.ipynb`
+    reads:str="", # From `what_it_reads`
 )->str: # Markdown
     "Say which notebook a page was made from, and how to get it and run it."
     project, _, file = origin.partition("/blob/")
@@ -375,7 +533,8 @@ def opening(
     return f"""<details class="origin"><summary>Open this notebook: {name}</summary>
 
 [Download the notebook](download:notebooks/{name}) without its outputs, or
-[see it on GitHub](<{origin}>). These commands fetch the project and open the notebook in Jupyter:
+[see it on GitHub](<{origin}>). {reads}
+These commands fetch the project and open the notebook in Jupyter:
 
 ```sh
 git clone {project}
@@ -398,19 +557,27 @@ def page(
     known:dict[str, tuple[str, str]], # From `symbols`
     url:str="", # Where the site is published
     origin:str="", # Link to the notebook
+    imports:str="", # From `page_imports`
+    reads:str="", # From `what_it_reads`
 )->dict: # A notebook for MyST-NB
     "Translate a whole notebook."
     lead = f"{{.lead}}\n{front['description']}\n\n" if front.get("description") else ""
     if "$" in (title := front["title"]):
         raise ValueError(f"expected a title without math, got {title!r}")
-    made = opening(origin) if origin else ""
+    made = opening(origin, reads) if origin else ""
     seen, out = set(), [text_cell(to_myst(f"# {front['title']}\n\n{lead}{made}", url))]
     for cell in cells:
         text = "".join(cell["source"])
         if "show_doc(" in text and text in seen: continue
         seen.add(text)
         out.append(page_cell(cell, name, known, url))
-    out = [cell | {"id": f"cell-{i}"} for i, cell in enumerate(filter(None, out))]
+    out = list(filter(None, out))
+    if imports:
+        fold = {"code-fold": True, "code-summary": "Imports of the code on this page"}
+        first = next(i for i, cell in enumerate(out) if cell["cell_type"] == "code"
+                     and "remove-input" not in cell["metadata"]["tags"])
+        out.insert(first, code_cell(fold, imports, []))
+    out = [cell | {"id": f"cell-{i}"} for i, cell in enumerate(out)]
     metadata = KERNEL | {"description": plain(front.get("description") or "")}
     return {"cells": out, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
 
@@ -775,6 +942,20 @@ def preview(
         text = re.sub(rf'(property="{name}" content=")[^"]*', lambda m: m[1] + content, text)
     return text
 
+# %% ../nbs/40_site.ipynb #5b1e0c02
+TAG_ID = re.compile(r'(<[a-zA-Z][^<>]*?)( id="([^"]*)")')
+
+def unique_ids(
+    text:str, # HTML
+)->str:
+    "Take an id away from every element but the first that has it."
+    seen = set()
+    def once(m):
+        first = m[3] not in seen
+        seen.add(m[3])
+        return m[0] if first else m[1]
+    return TAG_ID.sub(once, text)
+
 # %% ../nbs/40_site.ipynb #8016682b
 UNTOUCHED = re.compile(r"<(script|style|template)\b.*?</\1>", re.S)
 
@@ -786,7 +967,7 @@ def finished(
 )->str:
     "Apply all finishing rules to a page."
     def rules(text):
-        text = named_parts(row_anchors(sized_images(lighter_code(text), folder)))
+        text = unique_ids(named_parts(row_anchors(sized_images(lighter_code(text), folder))))
         if name != "index": text = preview(text, url)
         return re.sub(r'(<a\b[^>]*href="notebooks/[^"]+")', r"\1 download", text)
     math = "_static/mathjax/" in text
@@ -860,6 +1041,7 @@ def to_github(
     "Translate markdown from Quarto's dialect to GitHub's."
     def published(m): return f"]({url}{page_name(m[1])}.html{m[2] or ''})"
     def rule(text):
+        text = one_link(text)
         text = re.sub(r"\]\((?![a-z]+:)([\w./-]+\.ipynb)(#[^)\s]+)?\)", published, text)
         text = re.sub(r"(!\[[^]]*\]\()(?![a-z]+:|/|index_files/)", rf"\1{folder}/", text)
         return numbered(alerts(text), names)
@@ -1018,19 +1200,23 @@ def translate_all(
     known:dict[str, tuple[str, str]], # From `symbols`
     url:str, # Where the site is published
     origin:str, # Where the notebooks are published
+    lib:str="", # The package
 )->dict[str, dict]: # From page to notebook for MyST-NB
     "Translate notebooks, naming the one that cannot be."
     pages = {}
     for p in notebooks:
-        try: pages[page_name(p)] = page(page_name(p), *prepare(p), known, url, f"{origin}/{p.name}")
+        try: pages[page_name(p)] = page(page_name(p), *prepare(p), known, url, f"{origin}/{p.name}",
+                                        page_imports(p, lib), what_it_reads(p))
         except ValueError as e: raise ValueError(f"{p.name}: {e}") from e
     return pages
 
 def bare(
     text:str, # A notebook
 )->str: # The same notebook without outputs
-    "Drop what a notebook printed and drew."
+    "Drop what a notebook printed and drew, and the cell that exports it."
     notebook = json.loads(text)
+    exports = lambda c: "".join(c["source"]).endswith("import nbdev; nbdev.nbdev_export()")
+    notebook["cells"] = [c for c in notebook["cells"] if not exports(c)]
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code": cell |= {"outputs": [], "execution_count": None}
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
@@ -1044,7 +1230,8 @@ def write_pages(
     notebooks = sorted(p for p in nbs.glob("*.ipynb") if not p.name.startswith(("_", ".")))
     menu = (nbs/"sidebar.yml").read_text(encoding="utf-8")
     groups, known = sidebar(menu, {p.name for p in notebooks}), symbols(lib)
-    pages = translate_all(notebooks, known, url, f"{cfg.git_url}/blob/{cfg.branch}/{nbs.name}")
+    origin = f"{cfg.git_url}/blob/{cfg.branch}/{nbs.name}"
+    pages = translate_all(notebooks, known, url, origin, lib)
     pages["index"]["cells"].append(text_cell(menus(groups)) | {"id": "menus"})
     names, own = exporting(nbs, groups, lib), "api" in pages
     index = api_page(names, known, "##" if own else "#")
@@ -1053,6 +1240,8 @@ def write_pages(
     write_assets(source, cfg.title, tagline(cfg.description))
     copy_images(nbs, source)
     (source/"_extra"/"notebooks").mkdir()
+    if (nbs/"results").is_dir():
+        (source/"_extra"/"notebooks"/RESULTS).write_bytes(packed(nbs/"results"))
     for p in notebooks:
         text = bare(p.read_text(encoding="utf-8"))
         (source/"_extra"/"notebooks"/p.name).write_text(text, encoding="utf-8")

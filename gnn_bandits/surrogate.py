@@ -21,7 +21,8 @@ from torch import Tensor
 
 from .bandits import (FORMS, ROWS_POOL, Prior, RowsPrior, affordable_degree,
                                  anchor_arms, form_for, two_features)
-from .core import check_arms, check_number, check_rewards, one_thread, plain
+from .core import (check_arms, check_number, check_rewards, first_best, one_thread,
+                              plain)
 from .features import GNTKFeatures
 from .gntk import check_domains
 from .graphs import GraphDomain
@@ -258,6 +259,7 @@ class LazyPrior(Prior):
         arms = plain(arms)
         if self._last[0] != arms: self._last = arms, self.made.block(arms)
         return self._last[1]
+    def correlations(self, arms, others): return self.made.correlations(arms, others)
     def start(self, lam): return self.made.start(lam)
     def by_rows(self, lam, private=0.): return self.made.by_rows(lam, private)
     def cross(self, graphs, arms):
@@ -532,14 +534,14 @@ def _search(self:Surrogate, t):
     known, some = not np.isnan(noise).all(), arms_to_fit(arms, self._choice)
     data, nothing = [[arms[i] for i in some], values[some]], np.full(len(some), np.nan)
     powers = POWERS if len(set(arms)) >= 10 else POWERS[:1]
-    records, best = [Record(*data, nothing, shift, unit, p) for p in powers], None
+    records, tried = [Record(*data, nothing, shift, unit, p) for p in powers], []
     for prior in self.priors:
         if hasattr(prior, "weighed"): prior = prior.weighed(*records[0].for_weights())
         block = prior.standard.block(records[0].distinct)
         for record, found in zip(records, Spectra(block, records).best()):
             value = found[2] - getattr(prior, "far", 0.) - 2*(record.power - 1)**2
-            if best is None or value > best[0]: best = value, prior, record, SHARE, *found
-    _, prior, record, *found = best
+            tried.append((value, prior, record, SHARE, *found))
+    _, prior, record, *found = tried[first_best([v for v, *_ in tried])]
     if known or len(record.distinct) < len(some): record, found = self._second(t, prior, record)
     return Fit(t, prior, record, *found)
 
@@ -558,7 +560,7 @@ def _second(self:Surrogate, t, prior, first):
     lows = [max(low, math.log(seen/(1 - s))) if seen else low for s in shares]
     found = [(s, *Spectra(block, [record], s, v).best(6 if known else 9)[0])
              for s, v in zip(shares, lows)]
-    return record, max(found, key=lambda v: v[3])
+    return record, found[first_best([v[3] for v in found])]
 
 # %% ../nbs/16_surrogate.ipynb #13a50051
 @patch

@@ -7,7 +7,7 @@ __all__ = ['RULES', 'LEVELS', 'LEFT', 'TOP', 'WIDE', 'HIGH', 'LETTERS', 'PATHS',
            'SCRIPT', 'twin', 'Recording', 'rule_of', 'look', 'frame_times', 'check_run', 'record', 'drawn_arms',
            'value_range', 'levels_of', 'pack', 'pack_bits', 'patterns', 'sentences', 'short_number', 'shown_curve',
            'curve_range', 'payload', 'across', 'upward', 'frame_paths', 'round_numbers', 'tick_text', 'panel',
-           'curve_places', 'curves', 'key_part', 'markup', 'Watch', 'as_recording']
+           'curve_places', 'curves', 'key_part', 'markup', 'Watch', 'as_recording', 'duel', 'typical_seed']
 
 # %% ../nbs/13_watch.ipynb #80c31d73
 import html, json, math
@@ -19,9 +19,11 @@ import numpy as np
 import torch
 from fastcore.basics import patch
 
-from .bandits import Algorithm, Elimination, History, Model, multiplier, plausible
+from .bandits import (Algorithm, Elimination, History, Model, make_algorithm,
+                                 multiplier, plausible, run_bandit)
 from .core import check_arms, check_memory, check_number, progress_bar, write_atomically
-from .rewards import Environment
+from .graphs import GraphDomain
+from .rewards import Environment, sample_reward
 
 # %% ../nbs/13_watch.ipynb #aeab93ab
 def twin(
@@ -703,3 +705,26 @@ def save(
             ":root{color-scheme:light dark}body{margin:0 auto;max-width:50rem;padding:.5rem}"
             f"</style></head>\n<body>{self.html}</body></html>\n")
     return write_atomically(path, page.encode(errors="replace"))
+
+# %% ../nbs/13_watch.ipynb #9b2d7a02
+def duel(
+    seed:int, # Of the graphs, the reward, the noise and the draws
+    T:int=100, # Pulls
+)->tuple[list[Algorithm], Environment]: # With a graph network and with a plain one, after T pulls
+    "Phased elimination with both kinds of network on 200 new random graphs."
+    graphs, reward, noise, draws = np.random.SeedSequence(seed).spawn(4)
+    domain = GraphDomain.erdos_renyi(200, N=20, p=0.2, d=10, rng=np.random.default_rng(graphs))
+    f, players = sample_reward(domain, np.random.default_rng(reward)), []
+    for name in ("GNN-PE", "NN-PE"):
+        env = Environment(domain, f, rng=np.random.default_rng(noise))
+        players.append(make_algorithm(name, domain, rng=np.random.default_rng(draws)))
+        run_bandit(players[-1], env, T)
+    return players, env
+
+def typical_seed(
+    seeds:np.ndarray, # (n,) an odd number of runs
+    advantages:np.ndarray, # (n,) what each of them saved
+)->int:
+    "The seed of the run whose advantage is the median; equal ones stand in the order of seeds."
+    if len(seeds) % 2 == 0: raise ValueError(f"expected an odd number of runs, got {len(seeds)}")
+    return int(np.asarray(seeds)[np.lexsort((seeds, advantages))[len(seeds)//2]])

@@ -1,6 +1,12 @@
-"""Break campaigns on purpose and count what is lost. Writes nbs/results/faults.csv.
+"""Break campaigns on purpose and count what is lost. Writes tables in nbs/results.
 
-Usage: python scripts/faults.py [--scale K] [--seed S] [--out FILE]    (200 faults with the default)
+Usage: python scripts/faults.py [--part P …] [--scale K] [--seed S] [--minutes M] [--out FOLDER]
+
+The part `faults` writes faults.csv (200 faults with the default scale). The parts `files`, `calls`
+and `kills` write robustness.csv: random files for every loader, random sequences of calls beside a
+plain model, and kills of processes at random moments; scripts/fuzz_files.py and fuzz_calls.py say
+what is judged. Whatever breaks the contract is printed with its seed and its input. These parts go
+on with new seeds for `--minutes`; `--seed` is where the seeds begin.
 
 Every fault is tried on a copy of one small campaign. `acknowledged` counts the measurements whose
 `tell` had returned, before the fault or in spite of it; `lost` those of them that the campaign no
@@ -19,10 +25,14 @@ import signal
 import sys
 import tempfile
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
 import torch
+from fuzz_calls import beginnings, sequence                         # the scripts beside this one
+from fuzz_files import (LARGE, LOADERS, Broken, count, fork, fuzz, heard, must, program, record,
+                        six)
 
 import gnn_bandits.journal as journal_room
 from gnn_bandits.bandits import Prior
@@ -89,29 +99,6 @@ def longer(c, n):
 
 OPERATIONS = dict(tell=tell, ask=ask, undo=undo, add=add)
 KINDS = dict(tell=["tell"], ask=["ask", "drop"], undo=["tell", "undo"], add=["add"])
-
-
-def fork(work):
-    "A child process that does the work; returns its number and where it writes"
-    mine, its = os.pipe()
-    pid = os.fork()
-    if pid:
-        os.close(its)
-        return pid, mine
-    code = 1
-    try:
-        os.close(mine)
-        work(lambda text: os.write(its, text.encode() + b"\n"))
-        code = 0
-    finally: os._exit(code)
-
-
-def heard(pid, pipe, must_end=True):
-    "What a child wrote, once it has ended"
-    with os.fdopen(pipe, "rb") as f: lines = f.read().decode().splitlines()
-    _, status = os.waitpid(pid, 0)
-    assert not must_end or status == 0, (status, lines)
-    return lines
 
 
 def at_step(n, act):
@@ -388,8 +375,115 @@ def inject(name, times, base, seed=0):
                 message=message)
 
 
-def main(scale, seed, out):
-    torch.set_num_threads(1)
+# the program, killed at random moments
+
+PARTS = ("faults", "files", "calls", "kills")
+NEW = "id,SMILES,y\n" + "".join(f"n{k},{'C'*(k + 1)}O,{k}\n" for k in range(5))
+
+
+def more(home, k):
+    "A file with one candidate more"
+    file = home/f"more{k}.csv"
+    file.write_text(f"id,SMILES\nx{k},{'C'*(k % 30 + 1)}N\n")
+    return file
+
+
+PROGRAM = {
+    "new": lambda home, k: ["new", home/"pool.csv", "--smiles", "SMILES", "--value", "y", "--out",
+                            home/f"new{k}"],
+    "tell": lambda home, k: ["tell", home/"lab", f"m{k % 6}", k],
+    "ask": lambda home, k: ["drop", home/"lab", "--all"] if k % 2 else ["ask", home/"lab"],
+    "undo": lambda home, k: ["undo", home/"lab"] if k % 2 else ["tell", home/"lab", "m2", k],
+    "add": lambda home, k: ["add", home/"lab", more(home, k), "--smiles", "SMILES"],
+    "export": lambda home, k: ["export", home/"lab", "--out", home/"tables"],
+    "report": lambda home, k: ["report", home/"lab", "--out", home/"page.html"]}
+EVENTS = KINDS | dict(new=[], export=[], report=[])
+# about how many functions a command calls and leaves, and how many seconds it takes
+LENGTH = {"new": (8e4, 0.16), "tell": (7e4, 0.11), "ask": (9e4, 0.11), "undo": (7e4, 0.08),
+          "add": (9e4, 0.25), "export": (9e4, 0.2), "report": (1.8e6, 1.5)}
+
+
+def whole(home, name, done):
+    "What a command that was killed left: all of it, or nothing"
+    if name == "new":
+        for k in range(done): must((home/f"new{k}").exists(), f"new{k} is gone", "lost")
+        for folder in home.glob("new*"):
+            with Campaign.open(folder) as c:
+                told = c.observations["value"].tolist()
+                must(len(c) == 5 and told == [0., 1., 2., 3., 4.], f"half a campaign: {c}, {told}")
+    if name == "export":
+        rows = dict(candidates=7, measurements=2, events=2)
+        for word, n in rows.items():
+            file = home/f"tables/{word}.csv"
+            must(file.exists() or not done, f"{file.name} is gone", "lost")
+            text = file.read_text() if file.exists() else "\n"*n
+            must(text.count("\n") == n and text.endswith("\n"), f"half of {file.name}")
+    if name == "report":
+        file = home/"page.html"
+        must(file.exists() or not done, f"{file.name} is gone", "lost")
+        must(not file.exists() or file.read_text().rstrip().endswith("</html>"), "half a report")
+
+
+def temporary(home):
+    "Files and folders that nobody asked for"
+    places = home, home/"lab", home/"tables"
+    return [p for place in places if place.exists() for p in place.iterdir()
+            if p.name.startswith(".") or p.name.endswith((".new", "-journal"))]
+
+
+def kill(name, base, seed):
+    "One kill of the program while it repeats a command: as `fuzz_files.play`"
+    rng = np.random.default_rng([zlib.crc32(name.encode()), seed])
+    n, seconds = LENGTH[name]
+    by_step, delay = bool(rng.integers(2)), float(rng.uniform(0, 2.5*seconds))
+    n = int(rng.integers(1, 2*n))
+    out = dict(seed=seed, accepted=True, calls=0, broken="", text="", input="")
+    with copied(base) as folder:
+        home = folder.parent
+        (home/"pool.csv").write_text(NEW)
+        before = len(record(folder))
+        def work(write):
+            write("begin")
+            if by_step: at_step(n, lambda: os.kill(os.getpid(), signal.SIGKILL))
+            for k in range(10**6):
+                code, _, err = program(*PROGRAM[name](home, k))
+                write(f"done {code} {err}")
+        pid, pipe = fork(work)
+        if not by_step:
+            assert os.read(pipe, 6) == b"begin\n"
+            time.sleep(delay)
+            os.kill(pid, signal.SIGKILL)
+        said = [line for line in heard(pid, pipe, must_end=False) if line.startswith("done")]
+        done = len(said)
+        try:
+            must(all(line.startswith("done 0") for line in said), f"{name}: {said[-1:]}")
+            with Campaign.open(folder) as c:
+                c.journal.check()
+                kinds, cycle = [e.kind for e in c.journal.events(after=before - 1)], EVENTS[name]
+                must(len(kinds) >= done*bool(cycle), f"{done} done, {len(kinds)} there", "lost")
+                must(len(kinds) <= (done + 1)*bool(cycle), f"{done} done, {kinds} there")
+                expected = [cycle[k % len(cycle)] for k in range(len(kinds))]
+                must(kinds == expected, f"{kinds}, not {expected}")
+                size = 6 + (len(kinds) if name == "add" else 0)
+                must(len(c) == len(c.domain) == len(c.ids) == size, f"{len(c)} candidates")
+            whole(home, name, done)
+            for p in temporary(home): os.utime(p, (0, 0))     # a long time ago
+            again = done + 1 + (done + 1)*(name == "ask" or name == "undo")    # an even one
+            code, _, err = program(*PROGRAM[name](home, again))
+            must(code == 0, f"{name} after the kill: {err}")
+            left = [p.name for p in temporary(home)]
+            must(not left, f"{name} after a kill leaves {left}")
+        except Broken as e: out |= dict(broken=e.kind, text=e.text)
+        except (ValueError, OSError) as e: out |= dict(broken="lost", text=f"{name}: {e}")
+        if out["broken"]:
+            out["input"] = f"{name}, {f'step {n}' if by_step else f'{delay:.3f} s'}, {done} done"
+        return out | dict(calls=done + 1)
+
+
+# both tables
+
+def count_faults(scale, seed, out):
+    "Every fault, several times"
     rows = []
     with tempfile.TemporaryDirectory() as home:
         base = make(Path(home)/"lab")
@@ -402,9 +496,63 @@ def main(scale, seed, out):
     write_table(out, rows)
 
 
+INPUTS = {**dict.fromkeys(LOADERS, 60), "large or no file": len(LARGE)}
+SEQUENCES = {"create with odd arguments": (beginnings, 80), "random calls": (sequence, 40)}
+
+
+def players(parts, home):
+    "Of each row of robustness.csv: its names, how many, and a function from seeds to what happened"
+    base = six(Path(home)/"six")
+    for name in LOADERS if "files" in parts else ():
+        yield "files", name, INPUTS[name], lambda seeds, name=name: fuzz(name, seeds, home)
+    for name, (f, times) in SEQUENCES.items() if "calls" in parts else ():
+        yield "calls", name, times, lambda seeds, f=f: [f(s) for s in seeds]
+    for name in PROGRAM if "kills" in parts else ():
+        times = 6 if name == "report" else 20
+        yield "kills", f"kill -9 during {name}", times, \
+            lambda seeds, name=name: [kill(name, base, s) for s in seeds]
+
+
+def play_all(parts, scale, seed, home, found):
+    "One round: fills `found`, and prints what breaks the contract"
+    for part, name, times, play in players(parts, home):
+        began, n = time.perf_counter(), max(1, round(scale*times))
+        new = play(range(seed, seed + n))
+        found[part, name] = found.get((part, name), []) + new
+        row = count(new, part=part, what=name)
+        print(*row.values(), f"{time.perf_counter() - began:.1f} s", flush=True)
+        for f in new:
+            if f["broken"]: print("  ", f["seed"], f["broken"], f["text"], "|", f["input"])
+    return max(times for _, _, times, _ in players(parts, home))
+
+
+def count_robustness(parts, scale, seed, minutes, out):
+    "Random files, calls and kills, for a number of rounds or of minutes"
+    found, end = {}, time.monotonic() + 60*minutes
+    with tempfile.TemporaryDirectory() as home:
+        step = play_all(parts, scale, seed, home, found)
+        while time.monotonic() < end:
+            seed += max(1, round(scale*step))
+            play_all(parts, scale, seed, home, found)
+    rows = [count(new, part=part, what=name) for (part, name), new in found.items()]
+    bad = sum(r["lost"] + r["tracebacks"] + r["wrong"] for r in rows)
+    print(f"{sum(r['inputs'] for r in rows)} inputs, {bad} of them break the contract")
+    write_table(out, rows)
+    return bad
+
+
+def main(part, scale, seed, minutes, out):
+    torch.set_num_threads(1)
+    if "faults" in part: count_faults(scale, seed, Path(out)/"faults.csv")
+    rest = [p for p in part if p != "faults"]
+    if rest: return count_robustness(rest, scale, seed, minutes, Path(out)/"robustness.csv") > 0
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--part", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--scale", type=float, default=1.)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", default=Path(__file__).parent.parent/"nbs/results/faults.csv")
-    main(**vars(parser.parse_args()))
+    parser.add_argument("--minutes", type=float, default=0.)
+    parser.add_argument("--out", default=Path(__file__).parent.parent/"nbs/results")
+    sys.exit(main(**vars(parser.parse_args())))

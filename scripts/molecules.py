@@ -21,8 +21,10 @@ only recipes that ask for ten at a time have starts of their own, the same among
 gap_30 is the distance to the best after 30 measurements, regret the mean distance of all measured,
 top_ten how many of the best ten were measured (top_ten_tied counts ties with the tenth),
 top_percent_at the measurement that first hit the best percent, setup the seconds to read the pool
-and make the first model, seconds the time a suggestion took. Seeds from 9000 are for the test,
-seeds from 6000 for choosing settings:
+and make the first model, seconds the time a suggestion took. With --door our own recipes get one
+column more, ask: the seconds that `Campaign.ask` takes for a suggestion of the last batch in an
+open folder, with fit, reasons and journal. Seeds from 9000 are for the test, seeds from 6000 for
+choosing settings:
 
     python scripts/molecules.py development.csv --first 6000 --pools 3
 
@@ -31,7 +33,7 @@ everything takes a minute or two:
 
     python scripts/molecules.py trial.csv --size 60 --budget 15 --first 6000 --pools 1
 """
-import argparse, json, time
+import argparse, json, tempfile, time
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -43,7 +45,7 @@ from joblib import Parallel, delayed
 from scipy.stats import norm
 
 from gnn_bandits.bandits import Prior
-from gnn_bandits.campaigns import CampaignPolicy, propose, virtual
+from gnn_bandits.campaigns import Campaign, CampaignPolicy, propose, virtual
 from gnn_bandits.core import optional, progress_bar, write_table
 from gnn_bandits.molecules import (ATOM_FEATURES, BONDS, ELEMENTS, load_molecules, qm9, qm9_files,
                                    read_smiles, tanimoto)
@@ -300,7 +302,19 @@ def row(arms, values):
         found_at=first(best <= 1e-12), top_percent_at=first(best <= percent))
 
 
-def campaigns(rows, size, budget, todo):
+def asking(pool, played, policy, batch):
+    "Seconds a suggestion that people wait for the last batch of a campaign, in an open folder."
+    with tempfile.TemporaryDirectory() as home:
+        with Campaign.create(Path(home)/"c", pool.domain, policy=policy) as c:
+            for part in (played[:-2*batch], played[-2*batch:-batch]):
+                c.suggest()                              # kernels are made when they are first used
+                c.tell(arms=part["arm"].tolist(), rewards=part["value"].tolist())
+            start = time.perf_counter()
+            c.ask(batch)
+            return (time.perf_counter() - start)/batch
+
+
+def campaigns(rows, size, budget, todo, door=False):
     "One row for each campaign with one model on one pool."
     torch.set_num_threads(1)
     start, pool = time.perf_counter(), Pool(rows, size)
@@ -314,11 +328,15 @@ def campaigns(rows, size, budget, todo):
         _, target, noise, seed, name, batch = key
         values, rng = pool.values[target].to_numpy(float), np.random.default_rng([seed, 4])
         start, sd = time.perf_counter(), float(noise.split()[0])*values.std()
-        if gaussian: arms = virtual(priors, values, budget, RECIPES[name].policy, batch=batch,
-                                    noise_std=sd, rng=rng)["arm"].to_numpy()
+        if gaussian:
+            played = virtual(priors, values, budget, RECIPES[name].policy, batch=batch,
+                             noise_std=sd, rng=rng)
+            arms = played["arm"].to_numpy()
         else: arms = play(SCORERS[model](pool), values, budget, sd, rng)
         spent = (time.perf_counter() - start)/(len(arms) - CampaignPolicy().first(len(pool)))
         out.append(dict(zip(KEY, key)) | row(arms, values) | dict(setup=setup, seconds=spent))
+        if door and model == "ours":
+            out[-1]["ask"] = asking(pool, played, RECIPES[name].policy, batch)
     return out
 
 
@@ -407,6 +425,7 @@ def main():
     cli.add_argument("--formula", nargs=5, type=int, help="numbers of H, C, N, O, F: isomers")
     cli.add_argument("--budget", type=int, default=100, help="measurements in a campaign")
     cli.add_argument("--noise", type=float, default=0.1, help="in deviations of the pool")
+    cli.add_argument("--door", action="store_true", help="time Campaign.ask as well")
     cli.add_argument("--jobs", type=int, default=2, help="processes")
     o = cli.parse_args()
     known = {*RECIPES, *MODELS, *SCORERS}
@@ -423,7 +442,7 @@ def main():
             some = np.random.default_rng([96, seed]).choice(len(rows), size*21//20, replace=False)
             for keys in wanted(o, seed, size, targets):
                 if todo := [k for k in keys if k not in done]:
-                    make = predictions if o.prediction else campaigns
+                    make = predictions if o.prediction else partial(campaigns, door=o.door)
                     tasks.append(delayed(make)(rows.iloc[some], size, o.budget, todo))
     results = Parallel(o.jobs, return_as="generator_unordered", batch_size=1)(tasks)
     for new in progress_bar(results, "models of pools", len(tasks)):

@@ -82,7 +82,7 @@ def sealed(folder):
 # the ordinary day
 
 def test_events_come_back_as_they_went_in(tmp_path):
-    data = {"z": [1, 2.5, None, True, {"ä": "\x00 \ud800 ☂"}], "a": 1e-300, "big": 10**40}
+    data = {"z": [1, 2.5, None, True, {"ä": "\x00 ☂"}], "a": 1e-300, "big": 10**40}
     with Journal.create(tmp_path/"a % b?#.db", {"seed": 1}) as j:
         assert j.append("tell", data, "a note\n— in two lines\x00") == 1
         assert j.extend([]) == 1
@@ -92,6 +92,14 @@ def test_events_come_back_as_they_went_in(tmp_path):
         assert event.author == room.whoami() and j.header == {"seed": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["a % b?#.db"]
     with pytest.raises(ValueError, match="has been closed"): j.events()
+
+
+def test_halves_of_characters_that_are_there_are_read(tmp_path):
+    "Earlier versions took them; they stay what they are."
+    stored = ("fail", '{"reason":"\\udcff"}', "")
+    room.write_new(tmp_path/"j.db", [(0, "then", "ada", "created", "{}", ""),
+                                     (1, "then", "ada", *stored)])
+    with Journal.open(tmp_path/"j.db") as j: assert j.events()[0].data == {"reason": "\udcff"}
 
 
 def test_what_is_handed_out_is_a_copy(tmp_path):
@@ -104,7 +112,8 @@ def test_what_is_handed_out_is_a_copy(tmp_path):
 
 @pytest.mark.parametrize("event", [
     ("tell", {"value": float("inf")}), ("tell", {"value": {1}}), ("tell", {1: 2}), ("tell", "text"),
-    ("", {}), (None, {}), ("tell", {}, 3), ("tell", {}, "\ud800"), ("\udfff", {})])
+    ("", {}), (None, {}), ("tell", {}, 3), ("tell", {}, "\ud800"), ("\udfff", {}),
+    ("fail", {"reason": "\udcff"}), ("tell", {"notes": ["", {"\udc80": 1}]})])
 def test_bad_events_change_nothing(tmp_path, event):
     j = Journal.create(tmp_path/"j.db", {})
     before = j.path.read_bytes()
@@ -230,6 +239,42 @@ def test_the_second_writer_is_told_who_holds_it(tmp_path):
     waiting.join()
     assert done == [("1\n", "")] and len(j.events()) == 1
     assert not name_plate(j.path).exists()
+
+
+@pytest.mark.parametrize("name", ["journal.db.writer.new", "journal.db.writer.json",
+                                  "journal.db-journal", "journal.db-wal", ".journal.db"])
+@pytest.mark.parametrize("target", ["file", "nowhere"])
+def test_links_are_not_followed(tmp_path, name, target):
+    "Whoever can write to the folder lays a link under a name that the journal will use"
+    (tmp_path/"lab").mkdir()
+    (tmp_path/"precious").write_text("precious")
+    j = Journal.create(tmp_path/"lab/journal.db", {})
+    link = tmp_path/"lab"/name
+    link.symlink_to(tmp_path/("precious" if target == "file" else "nowhere"))
+    with contextlib.suppress(OSError, ValueError): j.append("tell", {"value": 1})
+    assert (tmp_path/"precious").read_text() == "precious"
+    assert not (tmp_path/"nowhere").exists()
+    link.unlink(missing_ok=True)
+    with Journal.open(j.path) as again: assert again.append("tell", {"value": 2}) in (1, 2)
+
+
+def test_a_new_journal_is_made_under_a_name_that_was_free(tmp_path, monkeypatch):
+    monkeypatch.setattr(room.secrets, "token_hex", lambda n: "00"*n)
+    (tmp_path/"precious").write_text("")
+    (tmp_path/(".j.db." + "00"*8)).symlink_to(tmp_path/"precious")
+    with pytest.raises(OSError, match="cannot make"): Journal.create(tmp_path/"j.db", {})
+    assert (tmp_path/"precious").read_text() == "" and not (tmp_path/"j.db").exists()
+
+
+def test_the_half_made_name_of_an_earlier_version_is_cleared_away(tmp_path):
+    j = Journal.create(tmp_path/"j.db", {})
+    left = tmp_path/"j.db.writer.new"
+    left.write_text(json.dumps(dict(author="ada", host="here", pid=1, since="then")))
+    j.append("tell", {})
+    assert not left.exists()
+    left.write_text("notes of my own")
+    j.append("tell", {})
+    assert left.read_text() == "notes of my own"
 
 
 def test_names_that_were_left_behind_are_not_believed(tmp_path):

@@ -126,6 +126,28 @@ def test_help_explains_every_parameter(name):
     for line in inspect.cleandoc(api.PUBLIC[name][1]).splitlines(): assert line in text
 
 
+def helped(name):
+    "A public name and its public methods"
+    thing = api.fetch(name)
+    return [thing, *(api.public_methods(thing).values() if inspect.isclass(thing) else ())]
+
+
+@pytest.mark.parametrize("name", list(api.PUBLIC))
+def test_help_keeps_its_backticks(name):
+    for thing in helped(name):
+        for line in (inspect.getdoc(thing) or "").splitlines():
+            assert line.count("`") % 2 == 0, (thing, line)
+
+
+@pytest.mark.parametrize("name", list(api.PUBLIC))
+def test_help_says_a_text_once(name):
+    "The result does not repeat what was said of the keyword arguments"
+    for thing in helped(name):
+        rows = api.explained_rows(thing)
+        result = [row[3] for row in rows if row[0] == "*returns*" and row[3]]
+        assert not set(result) & {row[3] for row in rows if row[0] != "*returns*"}, thing
+
+
 def test_help_reaches_methods():
     text = pydoc.plain(pydoc.render_doc(gnn_bandits.GraphDomain.from_networkx))
     assert "The node attribute that holds the features" in text

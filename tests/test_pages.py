@@ -1,8 +1,10 @@
 """What every page has: a question at the top, a summary at the end, links that lead somewhere."""
-import json, re
+import html, json, re
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -59,3 +61,42 @@ def test_one_number_a_notebook():
 
 def test_readme_is_short():
     assert len((ROOT/"README.md").read_text(encoding="utf-8").split()) <= 900
+
+
+def test_readme_says_the_distance_after_100_measurements():
+    "The number after which it says 'after 100 measurements', from the table that it links to"
+    labs = pd.read_csv(ROOT/"nbs"/"results"/"laboratories.csv")
+    labs = labs[(labs["population"] == "qm9") & (labs["batch"] == 1)]
+    pools = labs.groupby(["recipe", "seed"])["gap_100"].mean().unstack()
+    text = (ROOT/"README.md").read_text(encoding="utf-8")
+    worth = " ".join(text[text.index("What is it worth?"):].split("##")[0].split())
+    told = re.search(r"After 100 measurements the best one so far is (.*?) at random", worth)[1]
+    numbers = [f"{pools.loc[r].mean():.2f} ± {pools.loc[r].sem():.2f}"
+               for r in ("ucb", "tanimoto ucb", "paper GNN-UCB", "random")]
+    assert re.findall(r"\d+\.\d\d ± \d+\.\d\d", told) == numbers
+    assert "campaigns.html#laboratories" in worth
+    assert "laboratories" in anchors(ROOT/"nbs"/"19_campaigns.ipynb")
+
+
+def test_landing_page_shows_the_run_with_the_median_advantage():
+    from gnn_bandits.watch import duel, typical_seed
+    runs = pd.read_csv(ROOT/"nbs"/"results"/"landing.csv").set_index("seed")
+    advantage = runs["NN-PE"] - runs["GNN-PE"]
+    assert len(runs) % 2 and list(runs.index) == list(range(len(runs)))    # no seed was left out
+    middle = typical_seed(runs.index.to_numpy(), advantage.to_numpy())
+    assert advantage[middle] == advantage.median() > 0
+    text = " ".join((ROOT/"README.md").read_text(encoding="utf-8").split())
+    ours, plain = runs.loc[middle, ["GNN-PE", "NN-PE"]]
+    assert (f"median advantage of {len(runs)}: a regret of {ours:.1f} against {plain:.1f}. The "
+            f"graph network is ahead in {(advantage > 0).sum()}.") in text
+    players, env = duel(middle)
+    ours, plain = (float(env.gaps[p.arms].sum()) for p in players)
+    assert ours < plain
+    # the slider of the page ends with the regret of these runs
+    cells = json.loads((ROOT/"nbs"/"index.ipynb").read_text(encoding="utf-8"))["cells"]
+    pictures = ["".join(out["data"]["text/html"]) for c in cells for out in c.get("outputs", [])
+                if "gb-watch" in "".join(out.get("data", {}).get("text/html", ""))]
+    assert len(pictures) == 1
+    data = json.loads(html.unescape(re.search(r"data-watch=([\"'])(.*?)\1", pictures[0], re.S)[2]))
+    said = [float(run["say"][-1][-1]) for run in data["runs"]]
+    np.testing.assert_allclose(said, runs.loc[middle, ["GNN-PE", "NN-PE"]], atol=0.0051)

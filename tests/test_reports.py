@@ -170,6 +170,29 @@ def test_any_number_of_values(tmp_path, told, maximize):
     assert page.count("Suggestion ") == (0 if told == 40 else 5)
 
 
+@pytest.mark.parametrize("maximize", [True, False])
+def test_could_still_be_the_best_has_one_meaning(tmp_path, maximize):
+    "Cards, advice and slider agree with the 90 % intervals that the page shows"
+    c = make(tmp_path/"c", n=40, told=24, maximize=maximize, noise_std=0.001)
+    c.ask(3)
+    page, sign = Reader(report_page(c, n=6)).text, c.sign
+    table = c.to_dataframe()
+    low, high = sorted([sign*table["low"], sign*table["high"]], key=lambda s: s.iloc[0])
+    able = (high >= low.max()).to_numpy()
+    assert 0 < able.sum() < 10
+    count = f"{able.sum()} of 40 candidates could still be the best"
+    assert f"By their 90 % intervals, {count}." in page
+    recorded = reports.record_campaign(c)
+    np.testing.assert_array_equal(recorded.active[-1], able)
+    said = re.findall(r"Could still be the best(yes|no, the best one is \w+)", page)
+    shown = [*c.pending.itertuples(), *c.suggest(6).itertuples()]
+    reach = [sign*(r.high if maximize else r.low) >= low.max() for r in shown]
+    assert [s == "yes" for s in said] == reach and not all(reach)
+    words = {"no, the best one is above" if maximize else "no, the best one is below", "yes"}
+    assert set(said) <= words
+    assert "could be the best" not in page and "could still be better" not in page
+
+
 def test_equal_values(tmp_path):
     c = make(tmp_path/"c")
     c.tell(range(6), [2.5]*6)

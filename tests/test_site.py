@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from configparser import ConfigParser
 from csv import DictReader
 from html.parser import HTMLParser
@@ -198,9 +199,106 @@ def test_notebooks_can_be_downloaded(built):
         assert re.search(rf'href="notebooks/{p.name}" download', text), p.name
         given, ours = (json.loads(f.read_text()) for f in (built/"notebooks"/p.name, p))
         assert not any(c.get("outputs") for c in given["cells"])
-        assert [c["source"] for c in given["cells"]] == [c["source"] for c in ours["cells"]]
+        exports = ["#| hide\n", "import nbdev; nbdev.nbdev_export()"]      # needs the project
+        kept = [c["source"] for c in ours["cells"] if c["source"] != exports]
+        assert [c["source"] for c in given["cells"]] == kept
+        assert "nbdev.nbdev_export" not in "".join(kept[-1])
         size += (built/"notebooks"/p.name).stat().st_size
     assert size < 4_000_000
+
+
+def test_tables_of_results_can_be_downloaded(built):
+    "One archive, offered where a notebook reads tables and does not need the whole project"
+    from gnn_bandits.site import page_name
+    with zipfile.ZipFile(built/"notebooks"/"results.zip") as z:
+        packed = {name: z.read(name) for name in z.namelist()}
+    files = [p for p in (ROOT/"nbs"/"results").rglob("*") if p.is_file()]
+    assert packed == {p.relative_to(ROOT/"nbs").as_posix(): p.read_bytes() for p in files}
+    for p in (ROOT/"nbs").glob("*.ipynb"):
+        cells = json.loads(p.read_text())["cells"]
+        code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+        page = (built/f"{page_name(p)}.html").read_text()
+        clone, reads = "#| needs: project" in code, re.search("""["']results["'/]""", code)
+        offered = 'href="notebooks/results.zip" download' in page
+        assert offered == bool(reads and not clone), p.name
+        assert ("runs only in a clone of the project" in page) == clone, p.name
+
+
+class Code(HTMLParser):
+    "The code that a page shows, cell by cell, and all its text outside of blocks of code"
+    def __init__(self, text):
+        super().__init__()
+        self.cells, self.text, self.depth, self.pre, self.quiet, self.main = [], "", 0, False, 0, 0
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        kinds = (dict(attrs).get("class") or "").split()
+        if tag == "div" and (self.depth or "cell_input" in kinds): self.depth += 1
+        if self.depth == 1 and "cell_input" in kinds: self.cells.append("")
+        if tag == "article": self.main += 1
+        if tag == "pre": self.pre = True
+        if tag in ("script", "style"): self.quiet += 1
+
+    def handle_endtag(self, tag):
+        if tag == "div" and self.depth: self.depth -= 1
+        if tag == "article": self.main -= 1
+        if tag == "pre": self.pre = False
+        if tag in ("script", "style"): self.quiet -= 1
+
+    def handle_data(self, data):
+        if self.depth and self.pre: self.cells[-1] += data
+        elif self.main and not self.pre and not self.quiet: self.text += data
+
+
+@pytest.fixture(scope="session")
+def shown(built, pages):
+    "The code and the text that each page shows"
+    return {name: Code((built/name).read_text()) for name in pages}
+
+
+def test_no_link_is_left_as_markdown(shown):
+    raw = {name: re.findall(r"\[[^]\n]*\]\([^)\n]*\)", page.text) for name, page in shown.items()}
+    assert not {name: found for name, found in raw.items() if found}
+
+
+def test_ids_are_unique(built, pages):
+    for name in pages:
+        text = (built/name).read_text()
+        text = re.sub(r"<(script|style|template)\b.*?</\1>", "", text, flags=re.S)
+        ids = re.findall(r"<[a-zA-Z][^<>]*? id=\"([^\"]*)\"", text)
+        assert len(ids) == len(set(ids)), (name, sorted(i for i in ids if ids.count(i) > 1)[:5])
+
+
+def test_shown_code_uses_only_what_is_shown(shown):
+    "Every name is set, defined or imported by code that the page shows, before it is used"
+    from gnn_bandits.site import missing_names
+    lost = {name: sorted(missing_names(page.cells)) for name, page in shown.items()}
+    assert sum(len(page.cells) for page in shown.values()) > 700
+    assert not {name: names for name, names in lost.items() if names}
+
+
+# what these pages show takes seconds; the others are covered by the names above, and as notebooks
+RUN = ["index", "story", "campaigns", "molecules", "ntk", "graphs", "glossary", "algorithms"]
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_code_of_a_page_runs_as_shown(built, shown, tmp_path, name):
+    "Copied from the page into an empty folder, where the tables lie if the page offers them"
+    if "notebooks/results.zip" in (built/f"{name}.html").read_text():
+        with zipfile.ZipFile(built/"notebooks"/"results.zip") as z: z.extractall(tmp_path)
+    cells = ["from IPython.display import display", *shown[f"{name}.html"].cells]
+    done = python("\n\n".join(cells), tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_hidden_computations_stop_the_build(copy):
+    notebook = copy/"nbs"/"index.ipynb"
+    nb = json.loads(notebook.read_text())
+    code = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
+    nb["cells"] += [code | {"id": "h1", "source": "#| hide\nsecret = 3"},
+                    code | {"id": "h2", "source": "secret + 1"}]
+    notebook.write_text(json.dumps(nb))
+    with pytest.raises(ValueError, match="index.ipynb.*secret"): site("out")
 
 
 @pytest.mark.parametrize("name", ["claims", "errata"])
@@ -303,6 +401,19 @@ REPORT = r"""() => {
         desktop: [document.documentElement.scrollWidth, window.innerWidth]};
 }"""
 WIDTH = "[document.documentElement.scrollWidth, window.innerWidth]"
+CUT = """() => {
+    const all = (selector) => [...document.querySelectorAll(selector)];
+    const closed = all("article details:not([open])");
+    closed.forEach((e) => { e.open = true; });
+    const wide = (e) => e.scrollWidth > e.clientWidth + 1;
+    const cut = {code: all("article pre").filter(wide).map(e => e.textContent.slice(0, 200)),
+                 formulas: all("article div.math")
+                     .filter(e => wide(e) || [...e.querySelectorAll("mjx-container")].some(wide))
+                     .map(e => e.textContent.slice(0, 80)),
+                 blocks: all("article pre").length};
+    closed.forEach((e) => { e.open = false; });
+    return cut;
+}"""
 
 
 @pytest.fixture(scope="session")
@@ -324,6 +435,8 @@ def reports(browser, built, pages):
         weight, shift = sum(p.stat().st_size for p in loaded if p.is_file()), tab.evaluate(SHIFTS)
         tab.evaluate(LOADED)
         report = tab.evaluate(REPORT) | {"weight": weight, "shift": shift}
+        tab.set_viewport_size({"width": 1400, "height": 900})
+        report["cut"] = tab.evaluate(CUT)
         tab.set_viewport_size({"width": 390, "height": 844})
         report["phone"] = tab.evaluate(WIDTH)
         reports[name] = report | {"errors": errors.copy(), "outside": outside.copy()}
@@ -358,6 +471,14 @@ def test_no_page_is_wider_than_its_window(reports):
     for screen in "desktop", "phone":
         wide = {name: r[screen] for name, r in reports.items() if r[screen][0] > r[screen][1] + 1}
         assert not wide, screen
+
+
+def test_nothing_is_cut_off_at_1400_pixels(reports):
+    "100 columns of code fit, longer outputs wrap, equations break; folds are looked into too"
+    assert sum(r["cut"]["blocks"] for r in reports.values()) > 2500
+    for what in "code", "formulas":
+        cut = {name: r["cut"][what] for name, r in reports.items() if r["cut"][what]}
+        assert not cut, (what, {name: len(v) for name, v in cut.items()}, cut)
 
 
 def test_no_page_is_heavy(reports):

@@ -24,7 +24,8 @@ from tqdm import tqdm
 
 from ..bandits import MODELS, Prior, limit_kernel, make_algorithm, run_bandit
 from ..confidence import beta, rkhs_sphere, subgaussian
-from ..core import NOISES, check_choice, check_number, one_thread, split_rng
+from ..core import (NOISES, check_choice, check_number, first_best, one_thread,
+                              split_rng)
 from ..gntk import gntk, permutation_kernel, unit_cosines
 from ..graphs import GraphDomain
 from ..infogain import (gain_ceiling, greedy_gain, information_gain, max_information_gain,
@@ -1375,10 +1376,11 @@ def good_fraction(
     if len(table) < batches or table.shape[1] < 2:
         raise ValueError(f"expected at least {batches} runs that share two configurations, "
                          f"got {table.shape}")
-    table = table[table.mean().idxmin()[0]].to_numpy()               # its number of random pulls
+    pulls = table.columns[first_best(-table.mean())][0]
+    table = table[pulls].to_numpy()
     batch = np.arange(len(table)) % batches
     def share(b):
-        mean, best = table[batch == b].mean(0), table[batch != b].mean(0).argmin()
+        mean, best = table[batch == b].mean(0), first_best(-table[batch != b].mean(0))
         return (mean <= (1 + MARGIN)*mean[best]).mean()
     return np.array([share(b) for b in range(batches)])
 

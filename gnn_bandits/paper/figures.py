@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from ..core import (check_number, read_table, split_rng, use_style, write_atomically,
-                              write_table)
+from ..core import (check_number, first_best, read_table, split_rng, use_style,
+                              write_atomically, write_table)
 from ..gntk import gntk, gntk_diag
 from ..graphs import GraphDomain
 from ..infogain import greedy_gain, mig_bound
@@ -270,7 +270,7 @@ def draw_settings(
 ): # The image
     "Means over the grid of λ and β; the smallest is marked."
     m = means.pivot(index="beta", columns="lam", values="mean").sort_index().sort_index(axis=1)
-    best = means.loc[means["mean"].idxmin()]
+    best = means.iloc[first_best(-means["mean"])]
     lams, betas = list(m.columns), list(m.index)
     image = ax.imshow(np.log10(m), origin="lower", cmap="cividis", vmin=limits[0], vmax=limits[1],
                       aspect="auto")

@@ -24,7 +24,7 @@ from fastcore.basics import patch
 from scipy import stats
 
 from ..bandits import make_algorithm
-from ..core import one_thread, write_table
+from ..core import first_best, one_thread, write_table
 from .datasets import PAPER_REWARD, RELEASED_REWARD
 from .studies import (INPUTS, POLICIES, REGRET_NAMES, TABLE_COLUMNS, Cell,
                                        Instance, Player, instances, play, run_study,
@@ -95,14 +95,14 @@ def select(
     table, # A table of tuning runs
     value:str="regret", # What is minimised
 )->dict[str, tuple[float, float, int]]: # Algorithm -> λ, β, random pulls
-    "The best setting of every algorithm; greedy is UCB with β = 0."
+    "The best setting of every algorithm, of equal ones the first; greedy is UCB with β = 0."
     means, best = setting_means(table, value), {}
     for net in INPUTS:
         for policy in (*POLICIES, "greedy"):
             name = f"{net}-UCB" if policy == "greedy" else f"{net}-{policy}"
             rows = means[means["algorithm"] == name]
             if policy == "greedy": rows = rows[rows["beta"] == 0]
-            row = rows.loc[rows["mean"].idxmin()]
+            row = rows.iloc[first_best(-rows["mean"])]
             lam, beta, pulls = (row[k] for k in SETTING)
             best[f"{net}-{policy}"] = float(lam), float(beta), int(pulls)
     return best
@@ -628,7 +628,7 @@ def play_trained(
         arm = int(instance.first[t]) if t < o.random_pulls else alg.ask()
         reward = instance.f[arm] + instance.noise[counts[arm], arm]
         if reward > best: best, leader = reward, arm
-        out[:, t] = arm, int(alg.mean.argmax()), leader
+        out[:, t] = arm, first_best(alg.mean), leader
         counts[arm] += 1
         alg.tell(arm, reward)
     return out

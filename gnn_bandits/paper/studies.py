@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['INPUTS', 'POLICIES', 'PLAYERS', 'CODES', 'REGRET_NAMES', 'HALVES', 'PROTOCOLS', 'SETS', 'TABLE_COLUMNS', 'Columns',
-           'Player', 'Instance', 'spread_of', 'pick', 'plausible', 'play_plainly', 'learn', 'deviate', 'bare_loop',
-           'compiled', 'play', 'curve_steps', 'summarise', 'Cell', 'kernels_of', 'fresh_reward', 'arms_of', 'instances',
-           'play_cell', 'results_from', 'cell_file', 'run_study', 'read_cell', 'study_table', 'study_curves']
+           'Player', 'Instance', 'spread_of', 'pick', 'plausible', 'play_plainly', 'learn', 'deviate', 'leading',
+           'bare_loop', 'compiled', 'play', 'curve_steps', 'summarise', 'Cell', 'kernels_of', 'fresh_reward', 'arms_of',
+           'instances', 'play_cell', 'results_from', 'cell_file', 'run_study', 'read_cell', 'study_table',
+           'study_curves']
 
 # %% ../../nbs/32_studies.ipynb #c63d77ae
 import contextlib, dataclasses, hashlib, json, math, types
@@ -21,8 +22,8 @@ from numba import njit
 from scipy.linalg.blas import dger
 
 from ..bandits import Prior, limit_kernel
-from ..core import (check_choice, check_number, one_thread, pack_arrays,
-                              progress_bar, unpack_arrays, write_atomically)
+from ..core import (NEAR, check_choice, check_number, first_best, one_thread,
+                              pack_arrays, progress_bar, unpack_arrays, write_atomically)
 from ..graphs import GraphDomain
 from .datasets import PAPER_REWARD, DatasetSpec, action_set
 from .store import Store
@@ -139,10 +140,10 @@ def spread_of(
 
 def pick(policy, mean, spread, beta, active, draw):
     "The next arm."
-    if policy == "greedy": return int(mean.argmax())
-    if policy == "UCB": return int((mean + beta*np.asarray(spread.std)).argmax())
-    if policy == "TS": return int((mean + beta*draw(spread)).argmax())
-    return int(np.where(active, np.asarray(spread.std), -np.inf).argmax())
+    if policy == "greedy": return first_best(mean)
+    if policy == "UCB": return first_best(mean + beta*np.asarray(spread.std))
+    if policy == "TS": return first_best(mean + beta*draw(spread))
+    return first_best(spread.std, active)
 
 def plausible(mean, reach, pool):
     "The arms of the pool whose interval reaches the best lower end."
@@ -168,7 +169,7 @@ def play_plainly(
                else pick(policy, mean, spread, o.beta, active, draw))
         reward = instance.f[arm] + instance.noise[counts[arm], arm]
         if reward > best: best, leader = reward, arm
-        out[:, t] = arm, mean.argmax(), leader
+        out[:, t] = arm, first_best(mean), leader
         counts[arm] += 1
         own.observe(arm, reward)
         if second: spread.observe(arm, reward)
@@ -210,6 +211,18 @@ def deviate(prior, noise, H, arms, counts, q, lam):
         for j in range(len(out)): out[j] -= x*H[k, j]
     return out
 
+# %% ../../nbs/32_studies.ipynb #fcb16fd6
+def leading(scores):
+    "`first_best` on a bare array; who may not be chosen has -inf."
+    top, low = -np.inf, np.inf
+    for v in scores:
+        top = max(top, v)
+        if v > -np.inf: low = min(low, v)
+    least = top - NEAR*min(top - low, 1 + abs(top))
+    for i in range(len(scores)):
+        if scores[i] >= least: return i
+    return 0
+
 # %% ../../nbs/32_studies.ipynb #b8a20f88
 CODES = {"Random": 0, "greedy": 1, "UCB": 2, "TS": 3, "PE": 4}
 
@@ -228,15 +241,15 @@ def bare_loop(K, S, cross, f, noise, first, draws, normals, policy, lam, beta, p
         var2 = np.diag(S).copy()
     best, leader = -np.inf, 0
     for t in range(T):
-        guess = np.argmax(mean)
+        guess = leading(mean)
         if t < pulls or policy == 0: arm = first[t]
         elif policy == 1: arm = guess
-        elif policy == 2: arm = np.argmax(mean + beta*np.sqrt(np.maximum(var2, 0)))
+        elif policy == 2: arm = leading(mean + beta*np.sqrt(np.maximum(var2, 0)))
         elif policy == 3:
             known = q2 if cross else q
             away = deviate(draws[t], normals[t], H2, arms2, counts, known, lam)
-            arm = np.argmax(mean + beta*away)
-        else: arm = np.argmax(np.where(active, np.sqrt(np.maximum(var2, 0)), -1.))
+            arm = leading(mean + beta*away)
+        else: arm = leading(np.where(active, np.sqrt(np.maximum(var2, 0)), -np.inf))
         reward = f[arm] + noise[counts[arm], arm]
         if reward > best: best, leader = reward, arm
         out[0, t], out[1, t], out[2, t] = arm, guess, leader
@@ -257,7 +270,7 @@ def bare_loop(K, S, cross, f, noise, first, draws, normals, policy, lam, beta, p
 @cache
 def compiled():
     "`bare_loop` as machine code."
-    parts = {f.__name__: njit(cache=True)(f) for f in (learn, deviate)}
+    parts = {f.__name__: njit(cache=True)(f) for f in (learn, deviate, leading)}
     space = dict(bare_loop.__globals__) | parts
     return njit(cache=True)(types.FunctionType(bare_loop.__code__, space, "bare_loop"))
 
