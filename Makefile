@@ -140,7 +140,7 @@ site: $(VENV)/installed  ## The documentation site in _docs/, and README.md
 	$(VENV)/bin/gnn_bandits site --out _docs
 
 notebooks: $(VENV)/installed  ## Rerun every notebook in place, then clean and export
-	$(VENV)/bin/jupyter nbconvert --to notebook --inplace --execute nbs/*.ipynb
+	env -u MPLBACKEND $(VENV)/bin/jupyter nbconvert --to notebook --inplace --execute nbs/*.ipynb
 	$(VENV)/bin/jupyter nbconvert --to notebook --inplace --coalesce-streams nbs/*.ipynb
 	$(VENV)/bin/nbdev_clean
 	$(VENV)/bin/nbdev_export

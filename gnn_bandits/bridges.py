@@ -15,9 +15,9 @@ import torch
 from fastcore.basics import patch
 from torch import Tensor
 
-from .core import check_arms, check_memory, optional
+from .core import check_memory, optional
 from .graphs import GraphDomain
-from .posterior import Belief, FeaturePosterior, FittedPosterior, Posterior
+from .posterior import Belief, FittedPosterior
 from .surrogate import Surrogate, candidate_priors
 
 # %% ../nbs/21_bridges.ipynb #17b41d38
@@ -181,29 +181,6 @@ def candidate_numbers(
                          f"got {X[..., 0][bad][0].item():g}; candidates cannot be varied "
                          "continuously, use optimize_acqf_discrete")
     return arms
-
-# %% ../nbs/21_bridges.ipynb #17be7f69
-@patch
-def covariances(
-    self:Posterior,
-    arms, # k arms
-)->Tensor: # (k, n)
-    "Posterior covariance of some arms with all arms."
-    return torch.stack([self.column(a) for a in check_arms(arms, len(self))])
-
-@patch
-def covariances(
-    self:FeaturePosterior,
-    arms, # k arms
-)->Tensor: # (k, n)
-    "Posterior covariance of some arms with all arms."
-    arms, keep = check_arms(arms, len(self)), torch.ones(len(self), dtype=torch.float64)
-    for a, (n, *_) in self._pulls.items():
-        keep[a] = 1 - self.residual[a]/(self.residual[a] + self.lam/n)
-    W = (self.Sigma @ self.Phi[arms].double().T).to(self.Phi.dtype)
-    C = (self.Phi @ W).double().T*keep[arms, None]*keep
-    C[torch.arange(len(arms)), arms] = self.std[arms].square()
-    return C
 
 # %% ../nbs/21_bridges.ipynb #17ba8607
 def joint_posterior(

@@ -11,7 +11,6 @@ import math
 
 import numpy as np
 import torch
-from fastcore.basics import patch
 from torch import Tensor
 
 from .core import NOISES, check_choice, check_gram, check_number, check_rng
@@ -84,16 +83,6 @@ def subgaussian(
     "Noise whose variance proxy is `sigma` squared."
     check_choice("noise", kind, tuple(NOISES)), check_number("sigma", sigma, above=True)
     return sigma*torch.from_numpy(NOISES[kind](check_rng(rng), size))
-
-# %% ../nbs/09_confidence.ipynb #fa6025b0
-@patch
-def worst_ratio(
-    self:Posterior,
-    f:Tensor, # (n, trials) true rewards
-    noise:Tensor, # (q, trials) mean noise of each arm in `self.arms`
-)->Tensor: # (trials,)
-    "The multiplier that would just have covered all arms of a trial: its largest |f - mean|/std."
-    return ((f - self.mean_for(f[self.arms] + noise)).abs()/self.std[:, None]).amax(0)
 
 # %% ../nbs/09_confidence.ipynb #fe589382
 def epsilon(

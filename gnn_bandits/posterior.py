@@ -125,6 +125,15 @@ def column(
     c[self.arms] = H[:, arm] - U[:, arm] @ W          # the same numbers, kept to more digits
     return c
 
+# %% ../nbs/08_posterior.ipynb #9e4a2d02
+@patch
+def covariances(
+    self:Posterior,
+    arms, # k arms
+)->Tensor: # (k, n)
+    "Posterior covariance of some arms with all arms."
+    return torch.stack([self.column(a) for a in check_arms(arms, len(self))])
+
 # %% ../nbs/08_posterior.ipynb #62f46ba6
 @patch
 def _reserve(self:Posterior):
@@ -223,6 +232,16 @@ def mean_for(
     weights = (self.counts/self.lam).view(-1, *[1]*(rewards.ndim - 1))
     x, q, w = weights*rewards, len(self.arms), self._waiting
     return self._H[:q].T @ x - self._U[:w].T @ (self._W[:w, :q] @ x)
+
+# %% ../nbs/08_posterior.ipynb #9e4a2d06
+@patch
+def worst_ratio(
+    self:Posterior,
+    f:Tensor, # (n, trials) true rewards
+    noise:Tensor, # (q, trials) mean noise of each arm in `self.arms`
+)->Tensor: # (trials,)
+    "The multiplier that would just have covered all arms of a trial: its largest |f - mean|/std."
+    return ((f - self.mean_for(f[self.arms] + noise)).abs()/self.std[:, None]).amax(0)
 
 # %% ../nbs/08_posterior.ipynb #2e9e8b1a
 @patch
@@ -416,6 +435,21 @@ def mean_for(
     rho = r/(r + self.lam/n)
     mean[a] = (1 - rho)*mean[a] + rho*y
     return mean
+
+# %% ../nbs/08_posterior.ipynb #9e4a2d04
+@patch
+def covariances(
+    self:FeaturePosterior,
+    arms, # k arms
+)->Tensor: # (k, n)
+    "Posterior covariance of some arms with all arms."
+    arms, keep = check_arms(arms, len(self)), torch.ones(len(self), dtype=torch.float64)
+    for a, (n, *_) in self._pulls.items():
+        keep[a] = 1 - self.residual[a]/(self.residual[a] + self.lam/n)
+    W = (self.Sigma @ self.Phi[arms].double().T).to(self.Phi.dtype)
+    C = (self.Phi @ W).double().T*keep[arms, None]*keep
+    C[torch.arange(len(arms)), arms] = self.std[arms].square()
+    return C
 
 # %% ../nbs/08_posterior.ipynb #b1097456
 @patch

@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['hidden_', 'neighbours', 'scramble', 'classes', 'row_keys', 'refine', 'with_itself', 'self_kernel', 'Surroundings',
            'surroundings', 'gather', 'len_of', 'tangent', 'relational_kernel', 'counts', 'shared', 'overlap',
-           'features_of', 'blocks_in_words', 'graph_weights', 'anchored_draw', 'DistinctPrior', 'RelationalPrior',
-           'OverlapPrior', 'look_alike', 'components', 'SumPrior', 'evidence_weights', 'WeighedPrior']
+           'features_of', 'blocks_in_words', 'graph_weights', 'check_types', 'anchored_draw', 'DistinctPrior',
+           'RelationalPrior', 'OverlapPrior', 'ByType', 'TypedPrior', 'components', 'SumPrior', 'evidence_weights',
+           'WeighedPrior']
 
 # %% ../nbs/15_relations.ipynb #0e3ca12f
 import math
@@ -20,9 +21,9 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from .bandits import Prior, RowsPrior, anchor_arms
-from .core import check_number, one_thread
+from .core import check_memory, check_number, one_thread
 from .gntk import check_domains
-from .graphs import GraphDomain
+from .graphs import GraphDomain, look_alike  # noqa: F401
 from .ntk import NUMPY, hidden_array, series_of
 
 # %% ../nbs/15_relations.ipynb #fe8817f2
@@ -46,7 +47,8 @@ def neighbours(
                          "make it from graphs with keep_edges=True")
     u, v = (t.numpy().astype(np.int64) for t in X.edges.numbers(X.offsets))
     kind, weight = X.edges.type, X.edges.weight
-    kind = np.ones(len(u), np.int64) if kind is None else 1 + kind.numpy()
+    kind = np.zeros(len(u), np.int64) if kind is None else kind.numpy()
+    kind = kind + (kind >= 0)                               # 0 is the node itself
     weight = np.ones(len(u)) if weight is None else weight.numpy()
     own = np.arange(len(X.nodes))
     return (np.concatenate([own, u, v]), np.concatenate([own, v, u]),
@@ -98,7 +100,8 @@ def with_itself(
 )->tuple[list, Tensor]: # Scale of every node in each block; (n,) kernel of each graph with itself
     "The recursion within each graph."
     v, u, kind, weight = neighbours(X)
-    sizes, start, kinds = X.sizes.numpy(), X.offsets.numpy(), int(kind.max()) + 1
+    names, kind = np.unique(kind, return_inverse=True)      # here a kind is a place in a list
+    sizes, start, kinds = X.sizes.numpy(), X.offsets.numpy(), len(names)
     graph = np.repeat(np.arange(len(X)), sizes)[v]
     by_graph = np.argsort(graph, kind="stable")
     edge = np.searchsorted(graph[by_graph], np.arange(len(X) + 1))
@@ -190,7 +193,7 @@ def surroundings(
 def gather(maps, others, S):
     "The sum over kinds of A S A'ᵀ with sparse matrices."
     out, S = np.zeros((len_of(maps), len_of(others))), S.numpy()
-    for r in maps.keys() & others.keys():
+    for r in sorted(maps.keys() & others.keys()):
         out += (others[r] @ np.ascontiguousarray((maps[r] @ S).T)).T
     return torch.from_numpy(out)
 
@@ -286,6 +289,16 @@ def graph_weights(
     if not total: return torch.ones(len(X), dtype=torch.float64)
     return X.sizes.double()/pool.sizes.double().mean()
 
+def check_types(
+    typed:bool, # Whether the edges of a pool have types
+    graphs:GraphDomain, # Graphs from outside
+):
+    "Refuse graphs with edge types for a pool without, and the other way round."
+    if len(graphs.edges) and typed != (graphs.edges.type is not None):
+        words = ("have", "do not") if typed else ("have no", "do")
+        raise ValueError(f"the edges of the pool {words[0]} types and those of these graphs "
+                         f"{words[1]}; read both in the same way")
+
 # %% ../nbs/15_relations.ipynb #f250ddfe
 def anchored_draw(
     prior:RowsPrior, # In the standard form
@@ -365,6 +378,7 @@ class RelationalPrior(DistinctPrior):
         return surroundings(self.domain, *self._scaled[:2])
     def _own(self): return self._scaled[2]*self.weight**2
     def _outside(self, graphs, arms):
+        check_types(self.domain.edges.type is not None, graphs)
         x, some = self._inputs(graphs), self._table[np.asarray(arms)]
         c, own = with_itself(graphs, x, self.blocks, self.L)
         w = graph_weights(graphs, self.total, self.domain)
@@ -401,6 +415,7 @@ class OverlapPrior(RowsPrior):
                        self._by_column if others is None else pool[np.asarray(others)])
     def _own(self): return torch.ones(len(self), dtype=torch.float64)
     def _outside(self, graphs, arms):
+        check_types(self.domain.edges.type is not None, graphs)
         C, names = counts(graphs, features_of(graphs, self.columns), self.blocks)
         known = {k: i for i, k in enumerate(self._table[1].tolist())}
         at = np.array([known.get(k, -1) for k in names.tolist()])
@@ -410,14 +425,63 @@ class OverlapPrior(RowsPrior):
         return overlap((C @ move).tocsr(), pool, C.sum(1).A1), torch.ones(len(graphs)).double()
     def _wide_draw(self, normal): return anchored_draw(self, normal)
 
-# %% ../nbs/15_relations.ipynb #c91b8677
-def look_alike(
-    X:GraphDomain, # Graphs
-)->bool:
-    "Whether many nodes have the same features, as atoms and labelled nodes have."
-    if X.raw is None or X.edges is None: return False
-    some = X.raw[:4096].numpy()
-    return len(classes(row_keys(some))[0]) <= len(some)/4
+# %% ../nbs/15_relations.ipynb #7c2e1b02
+class ByType:
+    "Graphs with the neighbours of each node apart by the type of their edge."
+    def __init__(self,
+        pool:GraphDomain, # Its edge types and the unit of its features are used for other graphs
+    ):
+        x = features_of(pool)
+        top = float(np.abs(x).max()) or 1.                  # squares of 1e200 would overflow
+        self.typed, self.d = pool.edges.type is not None, x.shape[1] + 1
+        self.unit = top*math.sqrt(float(((x/top)**2).sum(1).mean())) or 1.
+        self.place = {int(r): i for i, r in enumerate(np.unique(neighbours(pool)[2]))}
+    width = property(lambda self: self.d*len(self.place) + 1, doc="Features of a node, seen so")
+    def __call__(self,
+        graphs:GraphDomain, # Graphs with edges and the features of the pool
+    )->GraphDomain:
+        "The same graphs with longer feature vectors."
+        x, (v, u, kind, weight) = features_of(graphs), neighbours(graphs)
+        check_types(self.typed, graphs)
+        n = len(x)
+        check_memory(f"{n} nodes with {self.width} features", 24.*n*self.width, "take fewer graphs")
+        x = np.concatenate([x/self.unit, np.ones((n, 1))], 1)
+        h = np.zeros((n, self.width))
+        for r in np.unique(kind):
+            e, i = kind == r, self.place.get(int(r))
+            part = sparse.csr_array((weight[e], (v[e], u[e])), (n, n)) @ x
+            if i is None: h[:, -1] += (part**2).sum(1)
+            else: h[:, i*self.d:(i + 1)*self.d] = part
+        h[:, -1] = np.sqrt(h[:, -1])
+        nodes = torch.from_numpy(h/np.linalg.norm(h, axis=1, keepdims=True))
+        return GraphDomain.packed(nodes, graphs.sizes, graphs.N)
+
+# %% ../nbs/15_relations.ipynb #7c2e1b04
+class TypedPrior(RowsPrior):
+    "The relational kernel of one block for nodes that do not look alike, in the standard form."
+    def __init__(self,
+        domain:GraphDomain, # The arms; they know their edges and features before aggregation
+        L:int=2, # Hidden layers
+        total:bool=False, # Whether a graph counts by the sum over its nodes, not by their mean
+    ):
+        check_domains(domain), check_number("the number of hidden layers L", L, 1, whole=True)
+        self.view, self.total = ByType(domain), total
+        self.weight = graph_weights(domain, total, domain)
+        super().__init__(self.view(domain), L, anchor_arms(domain.sizes))
+        self.label = f"relational kernel, {blocks_in_words(1)}"
+    def _gram(self, arms): return super()._gram(arms)*self.weight[arms]*self.weight[arms][:, None]
+    def _kernel(self, arms, others=None):
+        to = self.weight if others is None else self.weight[others]
+        return super()._kernel(arms, others)*self.weight[arms][:, None]*to
+    def _own(self): return super()._own()*self.weight**2
+    def _outside(self, graphs, arms):
+        K, own = super()._outside(graphs, arms)
+        w = graph_weights(graphs, self.total, self.domain)
+        return K*w[:, None]*self.weight[arms], own*w**2
+    def cross(self, graphs, arms):
+        "Prior covariances of graphs outside the pool, and their variances."
+        return super().cross(self.view(graphs), arms)
+    def _wide_draw(self, normal): return anchored_draw(self, normal)
 
 # %% ../nbs/15_relations.ipynb #6c5c99b6
 def components(

@@ -439,10 +439,11 @@ def missing_names(
 )->dict[str, tuple[str, str]|None]: # From name to what to import; None if nothing helps
     "The names that the shown code of a notebook needs and does not make."
     found = re.search(r"^#\| *default_exp +([\w.]+)", "\n".join(sources), re.M)
-    here, how, called, missing = f"{lib}.{found[1]}" if found else "", {}, set(), {}
+    here, how, own, called, missing = f"{lib}.{found[1]}" if found else "", {}, set(), set(), {}
     def ask(name):
-        if name in how and how[name] != "shown": missing.setdefault(name, how[name])
-        if name not in how and name not in GIVEN: missing.setdefault(name, None)
+        if name not in how and name in GIVEN or how.get(name) == "shown": return
+        wanted = None if name in own else how.get(name)      # an import at the top would be undone
+        missing[name] = wanted if missing.get(name, wanted) == wanted else None
     for source in sources:
         shown, exported = shows_code(source), {"export", "exporti"} & directives(source)
         for node in ast.parse(options(source)[1]).body:
@@ -450,6 +451,7 @@ def missing_names(
             if shown:
                 for name in sorted(used): ask(name)
                 called |= inside
+                if not isinstance(node, (ast.Import, ast.ImportFrom)): own |= sets
                 how |= dict.fromkeys(sets, "shown")
             else: how |= set_by(node, here if exported else "")
     for name in sorted(called): ask(name)
@@ -495,13 +497,18 @@ def page_imports(
 # %% ../nbs/40_site.ipynb #75594db0
 RESULTS = "results.zip" # The folder of tables, for download
 
-def reads_tables(
+TABLES = f"It reads tables of results: unpack [{RESULTS}](download:notebooks/{RESULTS}) beside it."
+CLONE = "It reads other notebooks too, so it runs only in a clone of the project."
+
+def what_it_reads(
     notebook:Path, # Path of a notebook
-)->bool:
-    "Whether the code of a notebook reads the tables of results."
+)->str: # A sentence, or nothing
+    "Say which files a notebook needs beside it."
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    return any(re.search(r'''["']results(?=["'/])''', "".join(c["source"]))
-               for c in cells if c["cell_type"] == "code")
+    sources = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
+    tables = any(re.search(r'''["']results(?=["'/])''', s) for s in sources)
+    clone = any(options(s)[0].get("needs") == "project" for s in sources)
+    return CLONE if clone else TABLES if tables else ""           # a clone has the tables
 
 def packed(
     folder:Path, # With files in it
@@ -517,18 +524,16 @@ def packed(
 
 def opening(
     origin:str, # Where the notebook is published, `https://host/p/blob/main/nbs/01_graphs.ipynb`
-    tables:bool=False, # Whether it reads the tables of results
+    reads:str="", # From `what_it_reads`
 )->str: # Markdown
     "Say which notebook a page was made from, and how to get it and run it."
     project, _, file = origin.partition("/blob/")
     file = file.partition("/")[2]                                  # without the branch
     name, folder = Path(file).name, Path(project).name
-    folder_too = f""" It reads tables of results: unpack
-[{RESULTS}](download:notebooks/{RESULTS}) in its folder first.""" if tables else ""
     return f"""<details class="origin"><summary>Open this notebook: {name}</summary>
 
 [Download the notebook](download:notebooks/{name}) without its outputs, or
-[see it on GitHub](<{origin}>).{folder_too}
+[see it on GitHub](<{origin}>). {reads}
 These commands fetch the project and open the notebook in Jupyter:
 
 ```sh
@@ -553,13 +558,13 @@ def page(
     url:str="", # Where the site is published
     origin:str="", # Link to the notebook
     imports:str="", # From `page_imports`
-    tables:bool=False, # From `reads_tables`
+    reads:str="", # From `what_it_reads`
 )->dict: # A notebook for MyST-NB
     "Translate a whole notebook."
     lead = f"{{.lead}}\n{front['description']}\n\n" if front.get("description") else ""
     if "$" in (title := front["title"]):
         raise ValueError(f"expected a title without math, got {title!r}")
-    made = opening(origin, tables) if origin else ""
+    made = opening(origin, reads) if origin else ""
     seen, out = set(), [text_cell(to_myst(f"# {front['title']}\n\n{lead}{made}", url))]
     for cell in cells:
         text = "".join(cell["source"])
@@ -934,7 +939,7 @@ def preview(
     if not image: return text
     alt = re.search(r'\balt="([^"]*)"', image[0])
     for name, content in ("og:image", url + image[1]), ("og:image:alt", alt[1] if alt else ""):
-        text = re.sub(rf'(property="{name}" content=")[^"]*', lambda m: m[1] + content, text)
+        text = re.sub(rf'(<meta property="{name}" content=")[^"]*', lambda m: m[1] + content, text)
     return text
 
 # %% ../nbs/40_site.ipynb #5b1e0c02
@@ -1201,7 +1206,7 @@ def translate_all(
     pages = {}
     for p in notebooks:
         try: pages[page_name(p)] = page(page_name(p), *prepare(p), known, url, f"{origin}/{p.name}",
-                                        page_imports(p, lib), reads_tables(p))
+                                        page_imports(p, lib), what_it_reads(p))
         except ValueError as e: raise ValueError(f"{p.name}: {e}") from e
     return pages
 

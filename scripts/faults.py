@@ -424,6 +424,13 @@ def whole(home, name, done):
         must(not file.exists() or file.read_text().rstrip().endswith("</html>"), "half a report")
 
 
+def temporary(home):
+    "Files and folders that nobody asked for"
+    places = home, home/"lab", home/"tables"
+    return [p for place in places if place.exists() for p in place.iterdir()
+            if p.name.startswith(".") or p.name.endswith((".new", "-journal"))]
+
+
 def kill(name, base, seed):
     "One kill of the program while it repeats a command: as `fuzz_files.play`"
     rng = np.random.default_rng([zlib.crc32(name.encode()), seed])
@@ -460,11 +467,11 @@ def kill(name, base, seed):
                 size = 6 + (len(kinds) if name == "add" else 0)
                 must(len(c) == len(c.domain) == len(c.ids) == size, f"{len(c)} candidates")
             whole(home, name, done)
+            for p in temporary(home): os.utime(p, (0, 0))     # a long time ago
             again = done + 1 + (done + 1)*(name == "ask" or name == "undo")    # an even one
             code, _, err = program(*PROGRAM[name](home, again))
             must(code == 0, f"{name} after the kill: {err}")
-            left = [p.name for p in (*home.iterdir(), *folder.iterdir(), *home.glob("tables/*"))
-                    if p.name.startswith(".") or p.name.endswith((".new", "-journal"))]
+            left = [p.name for p in temporary(home)]
             must(not left, f"{name} after a kill leaves {left}")
         except Broken as e: out |= dict(broken=e.kind, text=e.text)
         except (ValueError, OSError) as e: out |= dict(broken="lost", text=f"{name}: {e}")
@@ -495,7 +502,8 @@ SEQUENCES = {"create with odd arguments": (beginnings, 80), "random calls": (seq
 
 def players(parts, home):
     "Of each row of robustness.csv: its names, how many, and a function from seeds to what happened"
-    base = six(Path(home)/"six")
+    base = Path(home)/"six"
+    if not base.exists(): six(base)
     for name in LOADERS if "files" in parts else ():
         yield "files", name, INPUTS[name], lambda seeds, name=name: fuzz(name, seeds, home)
     for name, (f, times) in SEQUENCES.items() if "calls" in parts else ():

@@ -20,6 +20,7 @@ import signal
 import sqlite3
 import sys
 import tempfile
+import threading
 import traceback
 import unicodedata
 import zlib
@@ -29,6 +30,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 import pandas as pd
+from tqdm import tqdm
 
 import gnn_bandits.core as core
 import gnn_bandits.journal as journal_room
@@ -38,6 +40,9 @@ from gnn_bandits.campaigns import Campaign
 from gnn_bandits.core import pack_arrays, unpack_arrays
 from gnn_bandits.graphs import GraphDomain
 
+# progress bars share a lock between processes; one that is killed must not keep it
+tqdm.set_lock(threading.RLock())
+tqdm.monitor_interval = 0
 FREE = 2**30            # bytes that the program is told are free; it may not take more than these
 PATIENCE = 30           # seconds after which a call hangs
 
@@ -760,7 +765,7 @@ def entities(home):
 
 def bomb(home):
     import zipfile
-    with zipfile.ZipFile(home/"x.npz", "w", zipfile.ZIP_DEFLATED) as z:
+    with zipfile.ZipFile(home/"x.npz", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as z:
         with z.open("nodes.npy", "w", force_zip64=True) as f:
             for _ in range(64): f.write(bytes(2**24))
     return (home/"x.npz",)
@@ -826,7 +831,8 @@ def play(name, make, seed, thorough=8):
 def fuzz(name, seeds, home):
     "Inputs of one loader, in a process of their own; a list of what `play` returns"
     base, own_base = Path(home)/"six", Path(home)/"own"
-    if not base.exists(): six(base), own(own_base)
+    if not base.exists(): six(base)
+    if not own_base.exists(): own(own_base)
     make, found, left = loaders(base, own_base)[name], [], list(seeds)
     def work(write):
         most = os.sysconf("SC_PAGE_SIZE")*int(Path("/proc/self/statm").read_text().split()[0])
@@ -848,10 +854,11 @@ LOADERS = [*POOLS, "results for tell", *(f"{p} changed" for p in PARTS), "journa
 
 
 def count(found, **names):
-    "One row of the table"
-    broken = Counter(f["broken"] for f in found)
+    "One row of the table; where an input is a sequence, its calls are taken or refused"
+    broken, each = Counter(f["broken"] for f in found), [f for f in found if not f["broken"]]
+    no = sum(f.get("refused", not f["accepted"]) for f in each)
+    all_of_them = sum(f["calls"] if "refused" in f else 1 for f in each)
     return dict(names, inputs=len(found), calls=sum(f["calls"] for f in found),
-                accepted=sum(f["accepted"] for f in found if not f["broken"]),
-                refused=sum(not f["accepted"] for f in found), lost=broken["lost"],
+                taken=all_of_them - no, refused=no, lost=broken["lost"],
                 tracebacks=broken["traceback"],
                 wrong=sum(broken[k] for k in ("wrong", "memory", "hang")))

@@ -9,7 +9,7 @@ import torch
 
 from gnn_bandits import cli
 from gnn_bandits.bandits import Prior, RowsPrior
-from gnn_bandits.campaigns import SIZES, Arm, Campaign, CampaignPolicy, propose
+from gnn_bandits.campaigns import SPAN, Arm, Campaign, CampaignPolicy, propose
 from gnn_bandits.core import plain
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.surrogate import Surrogate
@@ -173,44 +173,74 @@ def test_the_command_line_means_ids(own, capsys):
 
 # numbers that no model can use
 
-BAD = {"value": (5e-324, 1e-310, -1e-100, 1e100, 1e308, 10**400), "noise": (1e200, 1e100, 1e-300)}
+BAD = {"value": (5e-324, 1e-310, -1e-160, 1e160, 1e308, 10**400, 1e60, -1e-60),
+       "noise": (1e200, 1e100, 1e-300)}
 
 
 @pytest.mark.parametrize("what, x", [(k, x) for k, some in BAD.items() for x in some])
-def test_numbers_that_no_model_can_use_are_not_recorded(c, what, x):
-    told = dict(rewards=x) if what == "value" else dict(rewards=1., noise=x)
-    with pytest.raises(ValueError, match=f"the {what} of 'm2' to be between 1e-70 and 1e.70"):
-        c.tell("m2", **told)
-    assert len(c.events) == 0
+@pytest.mark.parametrize("before", [True, False])
+def test_numbers_that_no_model_can_use_are_not_recorded(c, what, x, before):
+    if before: c.tell("m1", 3.)
+    told = [x, None] if what == "value" else [1., x]
+    with pytest.raises(ValueError, match="expected the .* of 'm[23]' to be (between|within)"):
+        c.tell(["m2", "m3"], [told[0], 1.], [told[1], None])
+    assert len(c.events) == before
 
 
-@pytest.mark.parametrize("noise_std", [1e300, 1e100, 1e-300])
+@pytest.mark.parametrize("noise_std", [1e300, 1e160, 1e-300])
 def test_nor_is_such_a_noise_accepted_at_the_start(pool, tmp_path, noise_std):
     with pytest.raises(ValueError, match="expected noise_std to be between"):
         Campaign.create(tmp_path/"c", pool, noise_std=noise_std)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_value_must_fit_the_noise_of_the_start(pool, tmp_path):
+    c = Campaign.create(tmp_path/"c", pool, noise_std=1e60)
+    with pytest.raises(ValueError, match=r"48 orders .* got 1 beside 1e\+60"): c.tell(1, 1.)
+    assert len(c.tell(1, 1e61).ask(2)) == 2
+
+
 def test_the_command_line_refuses_them_too(c, capsys, tmp_path):
     for words in (["m2", "1.0", "--noise", "1e200"], ["m2", "5e-324"]):
         assert cli.main(["campaign", "tell", str(c.path), *words]) == 2
-        assert "between 1e-70 and 1e+70" in capsys.readouterr().err
+        assert "between 1e-150 and 1e+150" in capsys.readouterr().err
     assert len(c.events) == 0
+
+
+def test_any_unit_will_do(pool, tmp_path):
+    truth, found = np.random.default_rng(1).standard_normal(8), []
+    for unit in (1., 2.**-400, 2.**300):                            # powers of two do not round
+        c = Campaign.create(tmp_path/f"{unit:g}", pool).tell(range(8), unit*truth, noise=unit/8)
+        found.append(c.ask(3))
+    assert found[0] == found[1] == found[2]
 
 
 def test_whatever_is_accepted_can_be_asked_about(pool, tmp_path):
     rng = np.random.default_rng(3)
     for run in range(12):
-        noise_std = None if run % 2 else float(10**rng.uniform(*np.log10(SIZES)))
-        c = Campaign.create(tmp_path/str(run), pool, noise_std=noise_std)
+        least = rng.uniform(-140, 140)
+        ends = least, min(least + math.log10(SPAN), 150)
+        sizes = lambda k, ends=ends: np.clip(10**rng.uniform(*ends, k), 10**ends[0], 10**ends[1])
+        c = Campaign.create(tmp_path/str(run), pool, noise_std=None if run % 2 else sizes(1)[0])
         for _ in range(6):
-            size = 10**rng.uniform(*np.log10(SIZES), 4)
-            value = rng.choice([-1., 0., 1.], 4)*size
-            noise = [None if rng.random() < .5 else float(s)
-                     for s in 10**rng.uniform(*np.log10(SIZES), 4)]
-            c.tell(rng.integers(N, size=4).tolist(), value, noise)
+            value = rng.choice([-1., 0., 1.], 4)*sizes(4)
+            noise = [None if rng.random() < .5 else float(s) for s in sizes(4)]
+            try: c.tell(rng.integers(N, size=4).tolist(), value, noise)
+            except ValueError as e: assert "48 orders of magnitude" in str(e)   # a rounded end
             c.suggest(2)
-            assert c.surrogate().latent.mean.isfinite().all()
+            if len(c.observations): assert c.surrogate().latent.mean.isfinite().all()
+
+
+@pytest.mark.parametrize("value, noise", [(1., None), (-1., 1e-48), (1., 1.), (1e-48, 1.)])
+def test_values_after_the_last_fit_may_be_anything_that_is_accepted(tmp_path, value, noise):
+    X = GraphDomain.erdos_renyi(70, 5, 0.4, 3, np.random.default_rng(1))
+    rng = np.random.default_rng(2)
+    for near in (1e-48*(1 + 1e-11*rng.random(55)), 1e-48*np.exp(rng.exponential(1.5, 55))):
+        c = Campaign.create(tmp_path/str(near[0]), X).tell(range(55), near)
+        c.suggest(2)
+        c.tell([60, 61, 60], [value, 0., 1e-30], [noise, None, None])
+        assert c.surrogate()._fit.t == 55 and len(c.ask(3)) == 3
+        assert c.surrogate().latent.mean.isfinite().all()
 
 
 def test_a_record_that_has_such_a_number_says_which_event_to_undo(c):
@@ -228,8 +258,8 @@ def test_a_record_that_has_such_a_number_says_which_event_to_undo(c):
 
 
 def test_a_noise_from_the_start_that_no_model_can_use_is_named(c, pool, tmp_path):
-    c.settings["noise_std"] = 1e300
-    c.tell("m1", 1.).tell("m2", 2.)
+    c.settings["noise_std"] = 1e300                                 # as an earlier version did
+    c._commit("tell", dict(arms=[1, 2], values=[1., 2.]))
     with pytest.raises(ValueError, match=r"noise_std=1e\+300 .* results=c.observations"): c.ask()
     again = Campaign.create(tmp_path/"again", pool, ids=IDS, results=c.observations)
     assert rows(again) == rows(c) and len(again.ask(2)) == 2

@@ -435,8 +435,12 @@ def test_integer_classes_do_not_make_all_graphs_equal():
     floats = [np.array(v, float) for v in CLASSES]
     assert torch.equal(GraphDomain.from_arrays(*labelled(floats), labels="onehot").nodes, X.nodes)
     with pytest.warns(UserWarning, match="5 of 5 graphs have a twin"):
-        N = GraphDomain.from_arrays(*labelled(CLASSES), labels="number")
+        N = GraphDomain.from_arrays(*labelled(CLASSES), labels="number", keep_edges=False)
     assert N.d == 1 and (N.nodes == 1).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")                   # kernels with relations see the numbers
+        N = GraphDomain.from_arrays(*labelled(CLASSES), labels="number")
+    assert (N.report().twins, N.report().lost) == (5, 0)
 
 
 def test_classes_of_a_second_batch():
@@ -453,10 +457,49 @@ def test_classes_of_a_second_batch():
         GraphDomain.from_arrays(*labelled([[6, 6], [9, 6]]), labels=[6, 7, 8])
 
 
+@pytest.mark.parametrize("words", [["123", "112", "321"], ["12a", "112", "321"],
+                                   ["1e5", "nan", "-1"]])
+def test_words_are_classes_also_if_they_are_digits(words):
+    "They were read as numbers where a whole graph had no letters"
+    graphs = [words, [*words[1:], words[0]], [words[1]]*2, [words[2], words[1]]]
+    want = GraphDomain.from_arrays(*labelled([[sorted(words).index(w) for w in g] for g in graphs]))
+    assert want.d == 3
+    paths, columns = labelled(graphs)
+    for features in (columns, [c.tolist() for c in columns], [c.astype(object) for c in columns],
+                     [c.astype("S") for c in columns]):
+        X = GraphDomain.from_arrays(paths, features)
+        assert torch.equal(X.nodes, want.nodes) and X.notes["labels"] == sorted(words)
+    X = GraphDomain.from_networkx([molecule(g, nx.path_graph(len(g)).edges) for g in graphs])
+    assert torch.equal(X.nodes, want.nodes) and X.notes["labels"] == sorted(words)
+    second = GraphDomain.from_arrays(*labelled([words[1:]]), labels=X.notes["labels"])
+    assert torch.equal(second.raw, want.raw[1:3][[0, 1]]) and GraphDomain.concat([X, second])
+    with pytest.raises(ValueError, match="words such as"):
+        GraphDomain.from_arrays(paths, columns, labels="number")
+
+
+def test_words_of_a_pyg_graph_are_classes():
+    from types import SimpleNamespace
+    edges = np.array([[0, 1, 1, 2], [1, 0, 2, 1]])
+    d = SimpleNamespace(x=np.array(["123", "112", "321"]), edge_index=edges)
+    assert GraphDomain.from_pyg([d]).notes["labels"] == ["112", "123", "321"]
+
+
+def test_numbers_among_words_are_refused():
+    for wrong in ([[6], ["C"], [8]], np.array([["C"], [6], ["O"]], dtype=object)):
+        with pytest.raises(ValueError, match="graph 0: .*among words"):
+            GraphDomain.from_arrays(labelled([[1, 2, 3]])[0], [wrong])
+    with pytest.raises(ValueError, match="graph 0: .*among words"):
+        GraphDomain.from_networkx(molecule(["C", 6], [(0, 1)]))
+    with pytest.raises(ValueError, match="graph 1: expected words as in graph 0, got numbers"):
+        GraphDomain.from_networkx([molecule("CO", [(0, 1)]), molecule([6, 8], [(0, 1)])])
+    with pytest.raises(ValueError, match="2 columns with words"):
+        GraphDomain.from_arrays([np.ones((2, 2))], [[["1", "2"], ["3", "4"]]])
+
+
 @pytest.mark.parametrize("x,labels,match", [
     ([["a"], ["b"]], "number", "words"), ([[1, 2], [3, 4]], "onehot", "single column"),
     ([[1], [2]], "auto!", "labels"),
-    ([[1j], [2]], "auto", "not numeric"), ([[None], [{}]], "number", "words"),
+    ([[1j], [2]], "auto", "not numeric"), ([[None], [{}]], "number", "not numeric"),
     ([[1, "a"], [2, "b"]], "auto", "not numeric"),
     ([], "auto", "two dimensions"), ([[[1]]], "auto", "two dimensions"),
     ([[1.], [np.inf]], "auto", "NaN or infinity")])
@@ -467,7 +510,8 @@ def test_bad_features(x, labels, match):
 
 @pytest.mark.parametrize("types,match", [
     ([np.ones((3, 3))], "integers"), ([np.triu(np.ones((3, 3), int))], "differ in type"),
-    ([np.ones((2, 2), int)], "3 x 3"), ([], "one matrix of edge types")])
+    ([np.ones((2, 2), int)], "3 x 3"), ([], "one matrix of edge types"),
+    ([np.full((3, 3), 2**63, np.uint64)], "below 2\\*\\*62")])
 def test_bad_edge_types(types, match):
     with pytest.raises(ValueError, match=match):
         GraphDomain.from_arrays([np.ones((3, 3))], [np.eye(3)], edge_types=types)
@@ -501,17 +545,41 @@ def test_networkx_weights_and_parallel_edges():
     plain = molecule("CCO", [(0, 1), (1, 2)])
     double = molecule("CCO", [(0, 1), (0, 1), (1, 2), (2, 2)], nx.MultiGraph)
     X, Y = GraphDomain.from_networkx(plain), GraphDomain.from_networkx(double)
-    assert torch.equal(X.nodes, Y.nodes) and Y.notes["dropped"] == ["self-loops (1)"]
+    assert Y.edges.weight.tolist() == [2., 1.] and Y.notes["dropped"] == ["self-loops (1)"]
     weighted = molecule("CCO", [(0, 1, dict(weight=.5)), (0, 1, dict(weight=1.5)), (1, 2)],
                         nx.MultiGraph)
     W = GraphDomain.from_networkx(weighted)
     assert W.edges.weight.tolist() == [2., 1.]
-    assert torch.equal(GraphDomain.from_networkx(weighted, weight=None).nodes, X.nodes)
+    assert X.edges.weight is None and torch.equal(W.nodes, Y.nodes)
     ignored = GraphDomain.from_networkx(weighted, weight=None)
+    assert ignored.edges.weight.tolist() == [2., 1.]
     assert ignored.notes["dropped"] == ["edge attribute 'weight'"]
     for bad in (-1, np.inf, "x", None):
         with pytest.raises(ValueError, match="graph 1: "):
             GraphDomain.from_networkx([plain, molecule("CO", [(0, 1, dict(weight=bad))])])
+
+
+@pytest.mark.parametrize("weights", [None, [1, 1, 1, 1, 1], [.5, 2, 1, 3, .25], [1, 1, 2, 1, None]])
+def test_parallel_edges_add_up_with_and_without_weights(weights):
+    "Two edges without weights counted as one, with a weight of 1 each as two"
+    ends = [(0, 1), (1, 0), (1, 2), (1, 2), (0, 2)]
+    some = [{} if w is None else dict(weight=w) for w in weights or [None]*5]
+    edges = [(*e, w) for e, w in zip(ends, some)]
+    g = molecule(np.eye(3).tolist(), edges, nx.MultiGraph)
+    want = GraphDomain.from_arrays([nx.to_numpy_array(g)], [np.eye(3)])
+    assert same(GraphDomain.from_networkx(g), want) and want.edges.weight is not None
+    for u, v, k in g.edges: g.edges[u, v, k]["type"] = u + v
+    typed = GraphDomain.from_networkx(g, edge_type="type")
+    assert typed.edges.type.tolist() == [1, 2, 3]
+    assert torch.equal(typed.edges.weight, want.edges.weight)
+    from types import SimpleNamespace
+    both = np.array(ends + [e[::-1] for e in ends]).T
+    d = SimpleNamespace(x=np.eye(3), edge_index=both)
+    if weights: d.edge_weight = np.array([w.get("weight", 1) for w in some]*2)
+    assert same(GraphDomain.from_pyg([d]), want)
+    d.edge_index = both[:, 1:]                            # one direction of one edge is missing
+    if weights: d.edge_weight = d.edge_weight[1:]
+    with pytest.raises(ValueError, match="differ in weight"): GraphDomain.from_pyg([d])
 
 
 @pytest.mark.parametrize("graphs,options,match", [
@@ -654,6 +722,46 @@ def test_warning_of_twins():
     with pytest.warns(UserWarning, match="1000 of 1000") as caught:
         GraphDomain.erdos_renyi(2000, 1, .5, 1, rng())
     assert caught[0].filename == __file__
+
+
+def test_twins_that_other_kernels_tell_apart_are_not_called_lost():
+    "The count is that of two rounds of Weisfeiler and Leman, and of the kernels themselves"
+    from gnn_bandits.surrogate import candidate_priors
+    small = [g for g in nx.graph_atlas_g() if 4 <= len(g) <= 6 and nx.is_connected(g)]
+    for g in small: nx.set_node_attributes(g, {v: [1.] for v in g}, "x")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        X = GraphDomain.from_networkx(small)
+    look = lambda g, seen: {v: (seen[v], sorted(seen[u] for u in g[v])) for v in g}
+    name = [sorted(look(g, look(g, dict.fromkeys(g, 0))).values()) for g in small]
+    lost = sum(name.count(k) > 1 for k in name)
+    r = X.report()
+    assert (r.graphs, r.twins, r.lost) == (139, 139, lost) and 0 < lost < 14
+    assert f"all but {lost} of them" in str(r) and "No model" not in str(r)
+    alike = torch.ones(139, 139, dtype=torch.bool)
+    for p in candidate_priors(X):
+        K = p.block(range(139))
+        alike &= K.diagonal() + K.diagonal()[:, None] - 2*K < 1e-7
+    assert int((alike.sum(1) > 1).sum()) == lost
+    regular = [nx.random_regular_graph(3, 8, seed=i) for i in range(20)]
+    for g in regular: nx.set_node_attributes(g, {v: [1.] for v in g}, "x")
+    with pytest.warns(UserWarning, match="20 of 20 .* no model here can tell them apart"):
+        R = GraphDomain.from_networkx(regular)
+    assert R.report().lost == 20 and "No model here can tell twins apart" in str(R.report())
+
+
+def test_edge_types_tell_twins_apart():
+    "Features that do not repeat, and a pair of graphs for each that differ in one type"
+    x = rng().standard_normal((30, 4, 3))
+    types = [np.ones((4, 4), int), np.ones((4, 4), int)]
+    types[1][0, 1] = types[1][1, 0] = -1
+    make = lambda **kw: GraphDomain.from_arrays(np.ones((60, 4, 4)), np.repeat(x, 2, 0), **kw)
+    with pytest.warns(UserWarning, match="60 of 60"): assert make().report().lost == 60
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        X = make(edge_types=types*30)
+    assert (X.report().twins, X.report().lost) == (60, 0)
+    with pytest.warns(UserWarning, match="60 of 60"): make(edge_types=types*30, keep_edges=False)
 
 
 def test_report_fields_and_words():
@@ -813,7 +921,7 @@ def test_a_flipped_byte_is_noticed(position, tmp_path):
 def test_the_examples_of_the_docstrings_run():
     finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()
     for name in ("GraphDomain", "erdos_renyi", "from_arrays", "from_networkx", "from_pyg",
-                 "report"):
+                 "from_smiles", "report"):
         thing = GraphDomain if name == "GraphDomain" else getattr(GraphDomain, name)
         examples = finder.find(getattr(thing, "__func__", thing), name, module=gnn_bandits.graphs,
                                globs=dict(GraphDomain=GraphDomain))

@@ -1,4 +1,5 @@
 "The package as a whole: light imports, public names, rooms, the command line, files that agree."
+import ast
 import doctest
 import importlib
 import inspect
@@ -154,6 +155,79 @@ def test_help_reaches_methods():
     assert "m : int, default 2048" in text
 
 
+@pytest.fixture(scope="module")
+def alone():
+    """Public name -> what a program sees that imports nothing else: attributes, failed examples.
+
+    Each name is imported in a fork of an interpreter that has imported nothing of this package."""
+    run = python("""if True:
+        import contextlib, doctest, inspect, io, json, os, sys
+        import fastcore.basics, numba, numpy, scipy, torch, tqdm, networkx
+        torch.set_num_threads(1)
+        for name in json.loads(os.environ["NAMES"]):
+            sys.stdout.flush()
+            if os.fork(): os.wait()
+            else:
+                exec(f"from gnn_bandits import {name} as thing")
+                has = sorted(k for k in dir(thing) if not k.startswith("__"))
+                from gnn_bandits.api import PUBLIC
+                example = inspect.cleandoc(PUBLIC[name][1])
+                test = doctest.DocTestParser().get_doctest(example, {}, name, None, 0)
+                said = []
+                with contextlib.redirect_stdout(io.StringIO()):
+                    failed = doctest.DocTestRunner().run(test, out=said.append).failed
+                print(json.dumps([name, has, "".join(said) if failed else ""]), flush=True)
+                os._exit(0)""", NAMES=json.dumps(list(api.PUBLIC)), MPLBACKEND="Agg")
+    assert run.returncode == 0, run.stderr
+    return {name: (has, said) for name, has, said in map(json.loads, run.stdout.splitlines())}
+
+
+@pytest.mark.parametrize("name", list(api.PUBLIC))
+def test_public_name_alone_is_complete(alone, name):
+    "`GraphDomain` had no `from_smiles` unless something else had imported `molecules`"
+    for m in MODULES: importlib.import_module(f"gnn_bandits.{m}")
+    has, said = alone[name]
+    thing = getattr(gnn_bandits, name)
+    assert has == sorted(k for k in dir(thing) if not k.startswith("__")), name
+    assert not said, said
+
+
+def test_molecules_come_with_the_domain():
+    pytest.importorskip("rdkit")
+    run = python("from gnn_bandits import GraphDomain; print(GraphDomain.from_smiles(['CCO']))")
+    assert run.stdout == "GraphDomain(1 graphs, 3 nodes, d=36)\n", run.stderr
+
+
+def patched_elsewhere(files):
+    "Methods that are given to a class outside of the module it is written in"
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in files.items()}
+    home = {(name, c.name) for name, tree in trees.items() for c in tree.body
+            if isinstance(c, ast.ClassDef)}
+    classes, found = {c for _, c in home}, []
+    for name, tree in trees.items():
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and any(
+                    "patch" in ast.unparse(d) for d in node.decorator_list):
+                owners = [n.id for n in ast.walk(node.args.args[0].annotation)
+                          if isinstance(n, ast.Name)]
+                found += [(name, f"{c}.{node.name}") for c in owners if (name, c) not in home]
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            found += [(name, ast.unparse(t)) for t in targets if isinstance(t, ast.Attribute)
+                      and getattr(t.value, "id", "") in classes - {c for m, c in home if m == name}]
+    return sorted(found)
+
+
+def test_methods_are_at_home_with_their_class(tmp_path):
+    assert patched_elsewhere(api.modules()) == []
+    (tmp_path/"a.py").write_text("class A: pass\n")
+    (tmp_path/"b.py").write_text("class B: pass\n@patch\ndef f(self:A): pass\n"
+                                 "@patch(as_prop=True)\ndef g(self:B): pass\n"
+                                 "@patch(cls_method=True)\ndef h(cls:A|B): pass\n"
+                                 "A.k = 1\nB.k = 2\n")
+    files = {m: tmp_path/f"{m}.py" for m in "ab"}
+    assert patched_elsewhere(files) == [("b", "A.f"), ("b", "A.h"), ("b", "A.k")]
+
+
 def test_nbdev_keeps_the_init(tmp_path):
     config = pytest.importorskip("nbdev.config")
     text = (ROOT/"gnn_bandits/__init__.py").read_text()
@@ -171,6 +245,8 @@ def test_imports_point_to_rooms_before():
     assert len(set(api.room_order())) == len(api.room_order())
     edges = api.import_graph()
     assert ("graphs", "core") in edges and api.wrong_imports(edges) == []
+    inside = api.wrong_imports(api.import_graph(everywhere=True))     # when a function is called
+    assert inside == [("campaigns", "reports"), ("graphs", "molecules"), ("watch", "reports")]
 
 
 def test_library_knows_nothing_of_the_paper():

@@ -8,10 +8,10 @@ from numpy.testing import assert_allclose
 from gnn_bandits import GraphDomain
 from gnn_bandits.gntk import gntk
 from gnn_bandits.molecules import ATOM_FEATURES, MORGAN_FEATURES, featurize_like
-from gnn_bandits.relations import (DistinctPrior, OverlapPrior, RelationalPrior, SumPrior,
-                                   WeighedPrior, counts, evidence_weights, features_of, look_alike,
-                                   neighbours, overlap, relational_kernel, surroundings,
-                                   with_itself)
+from gnn_bandits.relations import (ByType, DistinctPrior, OverlapPrior, RelationalPrior, SumPrior,
+                                   TypedPrior, WeighedPrior, counts, evidence_weights, features_of,
+                                   look_alike, neighbours, overlap, relational_kernel,
+                                   surroundings, with_itself)
 from gnn_bandits.surrogate import Surrogate, candidate_priors, weighed_sum
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -209,3 +209,156 @@ def test_fingerprints_come_first_for_reactions_only():
                                  ("relations and overlap", 5)]
     assert labels(salts) == [("", 0), ("relations", 1.5), ("relations and overlap", 5),
                              ("relations and fingerprints", 5)]
+
+
+# Types of edges are names
+
+def renamed(graphs, names):
+    out = [g.copy() for g in graphs]
+    for g in out:
+        nx.set_edge_attributes(g, {(u, v): names[k] for u, v, k in g.edges(data="kind")}, "kind")
+    return out
+
+
+@pytest.mark.parametrize("names", [(-1, 0, 1), (0, -1, -2), (7, 10**9, -10**15), (2, 1, 0)])
+def test_names_of_types_do_not_matter(names):
+    "Type -1 was taken for the node itself, and a large one for as many matrices"
+    graphs = graphs_of([5, 8, 3, 9, 1, 2, 6, 7]*3)
+    X, Y = domain_of(graphs), domain_of(renamed(graphs, names))
+    out, new = domain_of(graphs_of([6, 7], seed=9)), domain_of(renamed(graphs_of([6, 7], seed=9),
+                                                                       names))
+    for make in (RelationalPrior, OverlapPrior, TypedPrior):
+        p, q = make(X), make(Y)
+        assert_allclose(p.block(range(24)), q.block(range(24)), atol=1e-7)
+        assert_allclose(p.cross(out, [0, 5])[0], q.cross(new, [0, 5])[0], atol=1e-7)
+    both = GraphDomain.concat([Y, new])                     # added later: the same types
+    assert_allclose(gram(both)[0][24:, :24], gram(GraphDomain.concat([X, out]))[0][24:, :24],
+                    atol=1e-7)
+
+
+def test_kinds_of_types_as_they_were():
+    "0 is the node itself, type t is kind t + 1; campaigns that were written so ask for the same"
+    kind = neighbours(domain_of(graphs_of([6, 7, 8])))[2]
+    assert set(kind) == {0, 1, 2, 3}
+    signed = neighbours(domain_of(renamed(graphs_of([6, 7, 8]), (-1, 0, 1))))[2]
+    assert set(signed) == {0, -1, 1, 2} and ((signed == 0) == (kind == 0)).all()
+
+
+def test_graphs_without_types_do_not_fit_a_pool_with_types():
+    graphs = graphs_of([5, 6, 7, 8])
+    typed, bare = domain_of(graphs), domain_of(graphs, edge_type=None)
+    for make in (RelationalPrior, OverlapPrior, TypedPrior):
+        with pytest.raises(ValueError, match="the pool have types"): make(typed).cross(bare, [0])
+        with pytest.raises(ValueError, match="the pool have no types"): make(bare).cross(typed, [0])
+        lone = domain_of(graphs_of([1, 2], p=0.), edge_type=None)
+        assert make(typed).cross(lone, [0])[0].isfinite().all()       # no edges, no types
+
+
+# Types of edges where nodes do not look alike
+
+def unlike(n, seed=0, sizes=(6, 13)):
+    "Graphs with normal features, and types 0 and 1 at random"
+    rng, out = np.random.default_rng(seed), []
+    for _ in range(n):
+        g = nx.gnp_random_graph(int(rng.integers(*sizes)), 0.4, seed=int(rng.integers(10**9)))
+        nx.set_node_attributes(g, {v: rng.standard_normal(4) for v in g}, "x")
+        nx.set_edge_attributes(g, {e: int(rng.integers(2)) for e in g.edges}, "kind")
+        out.append(g)
+    return out
+
+
+def share(graphs):
+    return np.array([np.mean([k for *_, k in g.edges(data="kind")] or [0.]) for g in graphs])
+
+
+def rank_correlation(a, b):
+    return np.corrcoef(*(np.argsort(np.argsort(v)) for v in (a, b)))[0, 1]
+
+
+@pytest.mark.parametrize("form", [None, "rows", "features"])
+def test_types_are_seen_where_features_do_not_repeat(form):
+    "The share of edges of type 1: the default did not see it, with a rank correlation of about 0"
+    graphs = unlike(140)
+    X, y = domain_of(graphs), share(graphs)
+    assert not look_alike(X)
+    priors = candidate_priors(X, form=form)
+    assert [("relations" in p.label, p.far) for p in priors[-2:]] == [(True, 1.5)]*2
+    model = Surrogate(priors).learn(range(70), y[:70])
+    assert "relations" in model.facts["prior"]
+    assert rank_correlation(model.mean[70:], y[70:]) > 0.8
+    plain = Surrogate(candidate_priors(domain_of(graphs, edge_type=None), form=form))
+    assert abs(rank_correlation(plain.learn(range(70), y[:70]).mean[70:], y[70:])) < 0.4
+    new = unlike(60, seed=5)
+    assert rank_correlation(model.predict(domain_of(new))["mean"], share(new)) > 0.8
+    if form != "features":
+        assert_allclose(model.predict(X[80:84])["mean"], model.mean[80:84], rtol=1e-6)
+
+
+def test_a_campaign_sees_types(tmp_path):
+    from gnn_bandits import Campaign
+    graphs = unlike(100, seed=3)
+    with Campaign.create(tmp_path/"c", domain_of(graphs)) as c:
+        c.tell(list(range(60)), share(graphs)[:60])
+        found = c.predict()["mean"].to_numpy()[60:]
+        assert rank_correlation(found, share(graphs)[60:]) > 0.8
+        assert "relations" in " ".join(c.surrogate().words())
+
+
+def test_counts_of_types_and_features_by_type():
+    "Sums over nodes for a count, and features that matter along one type only"
+    graphs = unlike(140, seed=1)
+    X = domain_of(graphs)
+    count = np.array([sum(k for *_, k in g.edges(data="kind")) for g in graphs], float)
+    along = np.array([sum(g.nodes[u]["x"][0] + g.nodes[v]["x"][0] for u, v, k in
+                          g.edges(data="kind") if k) for g in graphs])
+    for y in (count, along):
+        model = Surrogate(candidate_priors(X)).learn(range(70), y[:70])
+        assert "sum over nodes, with relations" in model.facts["prior"]
+        assert rank_correlation(model.mean[70:], y[70:]) > 0.8
+
+
+def test_nothing_changes_without_types_and_by_request():
+    graphs = unlike(20)
+    labels = lambda X, **kw: [p.label for p in candidate_priors(X, **kw)]
+    X, bare = domain_of(graphs), domain_of(graphs, edge_type=None)
+    assert labels(X)[:9] == labels(bare) and len(labels(X)) == 11
+    assert labels(X, depths=[2]) == labels(bare, depths=[2])
+    even = domain_of(unlike(20, sizes=(8, 9)))
+    assert len(labels(even)) == 10                          # sums over nodes are means
+    with pytest.raises(ValueError, match="whose nodes look alike"): weighed_sum(X)
+
+
+def test_too_many_types_are_left_out_in_words(monkeypatch):
+    import gnn_bandits.surrogate as module
+    X = domain_of(unlike(20))
+    monkeypatch.setattr(module, "TYPED_NUMBERS", len(X.nodes)*16)
+    assert len(candidate_priors(X)) == 11                   # 5 numbers, 3 kinds, one column
+    monkeypatch.setattr(module, "TYPED_NUMBERS", len(X.nodes)*16 - 1)
+    model = Surrogate(candidate_priors(X)).learn(range(4), [1., 2., 3., 5.])
+    assert len(model.priors) == 9 and "edge types are left out" in model.words()[1]
+
+
+def test_types_that_the_pool_does_not_have():
+    "They are like nothing in the pool, as in the relational kernel"
+    graphs = unlike(30)
+    X, new = domain_of(graphs), domain_of(renamed(unlike(4, seed=8), (0, 5)))
+    p = TypedPrior(X)
+    far = p.view(new)
+    assert float(far.nodes[:, -1].max()) > 0 and not p.view(X).nodes[:, -1].any()
+    C, own = p.cross(new, range(30))
+    assert C.isfinite().all() and (own > 0).all()
+    raw = torch.cat([new.raw/p.view.unit, torch.ones(len(new.raw), 1)], 1)
+    old = torch.cat([X.raw/p.view.unit, torch.ones(len(X.raw), 1)], 1)
+    longer = [GraphDomain.packed(torch.nn.functional.normalize(x, dim=1), D.sizes, edges=D.edges,
+                                 raw=x, hops=0) for x, D in ((old, X), (raw, new))]
+    assert_allclose(C, RelationalPrior(longer[0], 1).cross(longer[1], range(30))[0], atol=1e-6)
+
+
+def test_features_of_any_unit():
+    graphs = unlike(10)
+    want = ByType(domain_of(graphs))(domain_of(graphs)).nodes
+    for factor in (1e200, 1e-200):
+        big = [g.copy() for g in graphs]
+        for g in big:
+            for v in g: g.nodes[v]["x"] = factor*g.nodes[v]["x"]
+        assert_allclose(ByType(domain_of(big))(domain_of(big)).nodes, want, rtol=1e-9, atol=1e-12)

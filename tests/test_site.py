@@ -208,7 +208,7 @@ def test_notebooks_can_be_downloaded(built):
 
 
 def test_tables_of_results_can_be_downloaded(built):
-    "One archive, offered on every page whose notebook reads tables and on no other"
+    "One archive, offered where a notebook reads tables and does not need the whole project"
     from gnn_bandits.site import page_name
     with zipfile.ZipFile(built/"notebooks"/"results.zip") as z:
         packed = {name: z.read(name) for name in z.namelist()}
@@ -218,8 +218,10 @@ def test_tables_of_results_can_be_downloaded(built):
         cells = json.loads(p.read_text())["cells"]
         code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
         page = (built/f"{page_name(p)}.html").read_text()
-        reads = re.search("""["']results["'/]""", code)
-        assert ('href="notebooks/results.zip" download' in page) == bool(reads), p.name
+        clone, reads = "#| needs: project" in code, re.search("""["']results["'/]""", code)
+        offered = 'href="notebooks/results.zip" download' in page
+        assert offered == bool(reads and not clone), p.name
+        assert ("runs only in a clone of the project" in page) == clone, p.name
 
 
 class Code(HTMLParser):

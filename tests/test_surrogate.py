@@ -212,3 +212,82 @@ def test_powers_far_out():
 def test_a_pool_without_sums_has_no_weights(pool):
     with pytest.raises(ValueError, match="expected a pool whose nodes look alike"):
         module.weighed_sum(pool[0])
+
+
+# Replicates alone
+
+@pytest.mark.parametrize("shift,unit", [(0., 1.), (1000., 1.), (0., 1e-6), (-3e5, 1e5)])
+def test_many_values_of_one_arm_have_the_standard_error(pool, shift, unit):
+    "The deviation was 0.00017 where the standard error of 10,000 values is 0.01"
+    y = shift + unit*np.random.default_rng(0).standard_normal(10_000)
+    s = Surrogate(candidate_priors(pool[0], depths=[2], hops=[1])).learn([3]*len(y), y)
+    error = y.std(ddof=1)/100
+    assert float(s.std[3]) == pytest.approx(error, rel=0.02)
+    assert abs(float(s.mean[3]) - y.mean()) < 0.05*error
+    assert s.facts["noise_std"] == pytest.approx(y.std(ddof=1), rel=0.02)
+    low, high = s.interval()
+    assert float(high[3] - low[3]) == pytest.approx(2*1.645*error, rel=0.02)
+    assert (s.std[[0, 1, 2, 4]] > 10*error).all()           # of the others it says little
+
+
+def test_many_arms_that_are_all_noise(pool):
+    "Also after a power, whose unit is found anew"
+    rng = np.random.default_rng(1)
+    arms = np.repeat(np.arange(12), 200)
+    for y in (rng.standard_normal(2400), np.exp(rng.standard_normal(2400))):
+        s = Surrogate(candidate_priors(pool[0], depths=[2], hops=[1])).learn(arms, y)
+        within = math.sqrt(np.mean([y[arms == a].var(ddof=1) for a in range(12)]))
+        assert s.facts["unit"] == pytest.approx(within, rel=0.05)     # the last fit is a bit older
+        assert 0.5 < s._fit.noise < 1.5                     # in the unit after the power, too
+
+
+def covered(pool, k, replicates, spread, runs):
+    "How many intervals of measured arms hold the true value"
+    prior = candidate_priors(pool[0], depths=[2], hops=[1])
+    K, hits = prior[0].block(range(40)), 0
+    root = torch.linalg.cholesky(K + 1e-9*torch.eye(40).double()).numpy()
+    for i in range(runs):
+        rng = np.random.default_rng([k, replicates, i])
+        f, some = spread*(root @ rng.standard_normal(40)), rng.permutation(40)[:k]
+        arms = np.repeat(some, replicates)
+        s = Surrogate(prior).learn(arms, f[arms] + rng.standard_normal(len(arms)))
+        low, high = (v.numpy()[some] for v in s.interval())
+        hits += int(((low <= f[some]) & (f[some] <= high)).sum())
+    return hits
+
+
+@pytest.mark.parametrize("k,replicates,spread", [(1, 5, 1.), (2, 5, 0.), (2, 5, 1.), (4, 3, 1.)])
+def test_few_arms_with_replicates_are_covered(pool, k, replicates, spread):
+    "Intervals of 90 per cent with two arms of five values held 38 of 60 true values"
+    runs = 60//k
+    hits = covered(pool, k, replicates, spread, runs)
+    assert hits > 0.9*60 - 3*math.sqrt(60*0.09)             # three standard errors: 47 of 60
+
+
+def test_without_replicates_nothing_has_changed(pool):
+    "Unit, noise and intervals by the rules that held before replicates had rules of their own"
+    arms, y = np.arange(0, 40, 2), pool[1][::2]
+    s = Surrogate(candidate_priors(pool[0], depths=[2], hops=[1])).learn(arms, y)
+    assert s.facts["unit"] == module.unit_of(y)[1] == pytest.approx(y.std(ddof=1), rel=1e-14)
+    assert s._freedom() == (23, 23)
+    mean, std = s._spread()
+    own = torch.full_like(std, s._fit.private).index_fill(0, s.latent.arms, 0.)
+    assert torch.equal(std, (s._fit.scale*s.latent.std.square() + own).sqrt())
+    half = float(module.stdtrit(23, 0.95))*std
+    assert torch.equal(s.interval()[1], s._user(mean + half))
+
+
+def test_the_level_of_few_arms_is_unknown(pool):
+    "The variance of measured arms against a flat prior of the level, solved plainly"
+    rng = np.random.default_rng(4)
+    arms = np.array([3, 3, 3, 8, 8, 20, 20, 20, 20])
+    s = Surrogate(candidate_priors(pool[0], depths=[2], hops=[1])).learn(
+        arms, rng.standard_normal(9))
+    fit, some = s._update(), [3, 8, 20]
+    G = fit.scale*fit.prior.block(some) + fit.private*torch.eye(3).double() + 1e6
+    noise = torch.diag(fit.noise/torch.tensor([3., 2., 4.]).double())
+    want = (G - G @ torch.linalg.solve(G + noise, G)).diagonal().sqrt()
+    torch.testing.assert_close(s._spread()[1][some], want, rtol=1e-3, atol=0)
+    assert s._freedom() == (3, 6)
+    known = Surrogate(candidate_priors(pool[0], depths=[2], hops=[1]), noise_std=1.)
+    assert known.learn(arms, rng.standard_normal(9))._freedom() == (6, 12)
