@@ -489,9 +489,9 @@ def page_imports(
     sources = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
     missing = missing_names(sources, lib)
     if lost := sorted(name for name, where in missing.items() if where is None):
-        raise ValueError(f"expected shown code to use only what is shown or imported, got "
-                         f"{', '.join(lost)} from hidden cells; show these cells, for instance "
-                         "with '#| code-fold: true'")
+        raise ValueError("expected shown code to use only names that shown cells set or that can "
+                         f"be imported at the top, got {', '.join(lost)}; show the cells that set "
+                         "them, for instance with '#| code-fold: true'")
     return import_lines(missing, lib)
 
 # %% ../nbs/40_site.ipynb #75594db0
