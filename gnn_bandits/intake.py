@@ -459,7 +459,7 @@ def encode_attribute(
             raise ValueError(f"{where}: expected {width} numbers as the attribute {name!r}")
         if huge := [v for r in rows for v in r if not is_finite(v) or abs(v) > LARGEST]:
             raise ValueError(f"{where}: expected finite numbers of at most {LARGEST:g} as the "
-                             f"attribute {name!r}, got {shown(huge[0], 40)}")
+                             f"attribute {name!r}, not NaN or infinity, got {shown(huge[0], 40)}")
         return np.array(rows, dtype=np.float64).reshape(-1, width)
     place = {c: k for k, c in enumerate(classes)}
     if new := [v for v in values if isinstance(v, (list, dict)) or v not in place]:
