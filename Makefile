@@ -43,7 +43,7 @@ CHECKS = lint test-clean test-export test-notebooks test-pytest test-wheel test-
 test: $(VENV)/installed  ## Every check, in order; what failed is listed at the end
 	@mkdir -p build && rm -f build/pytest.log
 	@$(VENV)/bin/python scripts/checks.py $(MAKE) --no-print-directory -- $(CHECKS); ended=$$?; \
-	echo "== pytest said:"; tail -n 1 build/pytest.log; exit $$ended
+	if [ -f build/pytest.log ]; then echo "== pytest said:"; tail -n 1 build/pytest.log; fi; exit $$ended
 
 test-clean: $(VENV)/installed
 	@echo "== notebooks are clean"
