@@ -9,7 +9,7 @@ __all__ = ['visible', 'put', 'aside', 'Unheard', 'reply', 'recorded', 'absent', 
            'report']
 
 # %% ../nbs/41_campaign_cli.ipynb #53782c24
-import argparse, contextlib, csv as csv_format, io, json as json_format, math, os, shlex, shutil
+import argparse, contextlib, io, json as json_format, math, os, shlex, shutil
 import sys, tempfile, unicodedata, warnings
 from pathlib import Path
 
@@ -305,12 +305,10 @@ def utf8(stream):
 
 def print_csv(table):
     "A table for a spreadsheet on standard output, as UTF-8 whatever the terminal can show."
+    from gnn_bandits.core import as_csv
     from gnn_bandits.intake import sheet
-    write = lambda q: sheet(table).to_csv(index=False, lineterminator="\n", quoting=q)
-    text = write(csv_format.QUOTE_MINIMAL)
-    if "\r" in text: text = write(csv_format.QUOTE_ALL)      # it would end a row
     utf8(sys.stdout)
-    reply(text)
+    reply(as_csv(sheet(table)).decode())
 
 # %% ../nbs/41_campaign_cli.ipynb #7d814a1f
 def ask(

@@ -41,6 +41,7 @@ from .core import (array_hash, as_csv, best_first, check_choice, check_gram,
                               one_thread, pack_arrays, plain, progress_bar, temporary,
                               unpack_arrays, write_atomically)
 from .graphs import GraphDomain
+from .intake import sheet
 from .journal import Event, Journal, broken_text
 from .molecules import featurize_like
 from .relations import (DistinctPrior, OverlapPrior, RelationalPrior, SumPrior,
@@ -443,6 +444,8 @@ def from_recipe(
     if "parts" in made:
         return classes[kind]([from_recipe(p, arrays, domain) for p in made["parts"]],
                              made["weights"])
+    for k in ("L", "blocks"):
+        if made.get(k) is not None: check_number(k, made[k], whole=True, high=100)
     if (hops := made.pop("hops")) is not None: domain = domain.with_hops(hops)
     if made.get("anchors") is not None: made["anchors"] = torch.tensor(made["anchors"])
     return classes[kind](domain, **made)
@@ -486,8 +489,9 @@ def unpack_prior(
         arrays = {k: torch.from_numpy(v) for k, v in arrays.items()}
         old = {k: k for k in ("K", "Phi", "residual") if k in arrays} # without a probe and places
         prior = from_recipe({"at": old} | meta, arrays, domain)
-        same = "probe" not in arrays or same_prior(arrays["probe"], probe(prior))
-    except Exception as e: # a broken file can raise anything
+        same = len(prior) == len(domain) and (
+            "probe" not in arrays or same_prior(arrays["probe"], probe(prior)))
+    except Exception as e: # a broken file or a changed recipe can raise anything
         raise ValueError(f"{path} cannot be read: {e or type(e).__name__}") from e
     if not same: raise ValueError(f"{path} holds a prior over other graphs than the campaign has")
     return prior
@@ -1546,7 +1550,7 @@ def export(
     paths = {name: Path(folder)/f"{name}.csv" for name in tables}
     real = {name: check_output(path, lambda p: exported(p, name), self, overwrite)
             for name, path in paths.items()}
-    for name, t in tables.items(): write_atomically(real[name], as_csv(t))
+    for name, t in tables.items(): write_atomically(real[name], as_csv(sheet(t)))
     clear_leftovers(folder)
     return list(paths.values())
 

@@ -824,8 +824,12 @@ def build(cls, features, edges, both, asymmetric, hops, labels, keep_edges, drop
     "A domain from features and `edges(i, size)`, which lists the edges of graph `i`."
     hops = check_hops(hops)
     with one_thread():                                # steps too short for threads to meet
-        x, sizes, facts = pack_features(features, labels)
-        lists = [edges(i, int(s)) for i, s in enumerate(sizes)]
+        try:
+            x, sizes, facts = pack_features(features, labels)
+            lists = [edges(i, int(s)) for i, s in enumerate(sizes)]
+        except OverflowError as e:
+            raise ValueError("expected features and edge weights that fit into a float, got an "
+                             "integer that is too large for one") from e
         packed, lost = pack_edges(lists, sizes, both, asymmetric)
         dropped = [*lost, *dropped] + ["edge types"]*(packed.type is not None and not keep_edges)
         if dropped: facts["dropped"] = dropped
@@ -1283,6 +1287,8 @@ def read_edges(
         if was.dtype.kind not in kinds or (kinds == "iu" and (was != found[name]).any()):
             raise ValueError(f"expected numbers that fit into {np.dtype(dtype)} as edge_{name}, "
                              f"got {was.dtype}")
+    if np.abs(found.get("type", np.zeros(0)).astype(float)).max(initial=0) >= 2**62:
+        raise ValueError("expected edge types below 2**62 in size")
     edges = Edges(**{k: torch.from_numpy(v) for k, v in found.items()})
     graph = np.repeat(np.arange(len(edges.offsets) - 1), edges.offsets.diff().numpy().clip(0))
     ends = np.stack([graph, found["source"], found["target"]])

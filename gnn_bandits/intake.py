@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['HEAD', 'MOST_COLUMNS', 'NOTHING', 'FORMULA', 'PLAIN_NUMBER', 'MOST_LEVELS', 'MOST_CLASSES', 'LARGEST', 'LEAVE_OUT',
-           'TABLES', 'GRAPHS', 'MOST_HOPS', 'existing', 'as_text', 'check_text', 'records', 'first_rows',
+           'TABLES', 'GRAPHS', 'MOST_HOPS', 'existing', 'decoded', 'check_text', 'records', 'first_rows',
            'check_columns', 'read_cells', 'to_number', 'numbers', 'swallowed', 'read_results', 'for_spreadsheet',
            'from_spreadsheet', 'sheet', 'meant', 'check_nodes', 'read_graphml', 'too_deep', 'read_nodelink',
            'nodelink_graph', 'is_number', 'choose_attributes', 'describe_attribute', 'encode_attribute',
@@ -37,7 +37,7 @@ def existing(
     try: return check_file(path)
     except FileNotFoundError: raise ValueError(f"there is no file {path}") from None
 
-def as_text(
+def decoded(
     data:bytes, # The beginning of a file, or all of it
     path:str|Path, # Of the file, for the message
     whole:bool=True, # Whether these are all bytes of the file
@@ -60,7 +60,7 @@ def check_text(
 )->str: # The beginning of the file
     "The first characters of a text file; refuses what is no UTF-8 text."
     with open(existing(path), "rb") as f: head = f.read(size)
-    return as_text(head, path, len(head) < size)
+    return decoded(head, path, len(head) < size)
 
 # %% ../nbs/18_intake.ipynb #5e1ca5c9
 def records(
@@ -139,7 +139,7 @@ def read_cells(
     cells = scale*(head.count(separator) + ends)      # as if all of it were like the beginning
     check_memory(f"reading {path}", 4.*size + 64*cells + 16*scale*ends*len(header),
                  "split it into smaller files")
-    text = as_text(path.read_bytes(), path)
+    text = decoded(path.read_bytes(), path)
     line = 1 + len(text[:begin].splitlines())
     return text_table(records(text[begin:], separator, path, line), header, path)
 
@@ -357,7 +357,7 @@ def read_nodelink(
     "Graphs from node-link JSON."
     check_text(path)
     check_memory(f"reading {path}", 40.*Path(path).stat().st_size, "split it into smaller files")
-    try: data = json.loads(as_text(Path(path).read_bytes(), path))
+    try: data = json.loads(decoded(Path(path).read_bytes(), path))
     except (ValueError, RecursionError) as e:
         raise ValueError(f"{path} is no JSON that can be read: {e}") from e
     if too_deep(data):
@@ -459,7 +459,7 @@ def encode_attribute(
             raise ValueError(f"{where}: expected {width} numbers as the attribute {name!r}")
         if huge := [v for r in rows for v in r if not is_finite(v) or abs(v) > LARGEST]:
             raise ValueError(f"{where}: expected finite numbers of at most {LARGEST:g} as the "
-                             f"attribute {name!r}, got {shown(huge[0], 40)}")
+                             f"attribute {name!r}, not NaN or infinity, got {shown(huge[0], 40)}")
         return np.array(rows, dtype=np.float64).reshape(-1, width)
     place = {c: k for k, c in enumerate(classes)}
     if new := [v for v in values if isinstance(v, (list, dict)) or v not in place]:
@@ -509,8 +509,6 @@ def graphs_to_domain(
         plain.append(h)
     try: domain = GraphDomain.from_networkx(plain, "x", hops=hops, labels="number")
     except ValueError as e: raise ValueError(f"{path}: {e}") from e
-    except OverflowError as e:
-        raise ValueError(f"{path}: the weight of an edge is too large for a float") from e
     domain.notes["intake"] = dict(attributes=attributes)
     return domain
 

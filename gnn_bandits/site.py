@@ -489,9 +489,9 @@ def page_imports(
     sources = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
     missing = missing_names(sources, lib)
     if lost := sorted(name for name, where in missing.items() if where is None):
-        raise ValueError(f"expected shown code to use only what is shown or imported, got "
-                         f"{', '.join(lost)} from hidden cells; show these cells, for instance "
-                         "with '#| code-fold: true'")
+        raise ValueError("expected shown code to use only names that shown cells set or that can "
+                         f"be imported at the top, got {', '.join(lost)}; show the cells that set "
+                         "them, for instance with '#| code-fold: true'")
     return import_lines(missing, lib)
 
 # %% ../nbs/40_site.ipynb #75594db0
@@ -939,7 +939,7 @@ def preview(
     if not image: return text
     alt = re.search(r'\balt="([^"]*)"', image[0])
     for name, content in ("og:image", url + image[1]), ("og:image:alt", alt[1] if alt else ""):
-        text = re.sub(rf'(property="{name}" content=")[^"]*', lambda m: m[1] + content, text)
+        text = re.sub(rf'(<meta property="{name}" content=")[^"]*', lambda m: m[1] + content, text)
     return text
 
 # %% ../nbs/40_site.ipynb #5b1e0c02

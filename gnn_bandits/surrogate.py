@@ -6,8 +6,8 @@
 __all__ = ['POWERS', 'SHARE', 'RANGES', 'TYPED_NUMBERS', 'STEP', 'CHOICE', 'CHOICE_NODES', 'CHOICE_ALIKE', 'CHOICE_SECOND',
            'SHARES', 'FREEDOM', 'LEVEL_ARMS', 'bend', 'unbend', 'log_slope', 'scatter_within', 'unit_of', 'Record',
            'Spectra', 'graph_prior', 'label_of', 'LazyPrior', 'FeaturesPrior', 'with_relations', 'mixtures',
-           'last_first', 'TypedFeaturesPrior', 'with_types', 'candidate_priors', 'weighed_sum', 'Surrogate',
-           'arms_to_fit', 'Fit', 'student_log_density']
+           'last_first', 'TypedFeaturesPrior', 'with_types', 'aggregates', 'candidate_priors', 'weighed_sum',
+           'Surrogate', 'arms_to_fit', 'Fit', 'student_log_density']
 
 # %% ../nbs/16_surrogate.ipynb #13a50003
 import math
@@ -376,6 +376,15 @@ def with_types(
             for total in totals], ""
 
 # %% ../nbs/16_surrogate.ipynb #13a50034
+def aggregates(
+    domain:GraphDomain, # Graphs that know their edges and their features before aggregation
+    hops, # Rounds of aggregation
+)->bool:
+    "Whether every node has features after so many rounds; opposite ones may add up to nothing."
+    try: domain.with_hops(hops)
+    except ValueError: return False
+    return True
+
 def candidate_priors(
     domain:GraphDomain, # The arms
     depths=None, # Hidden layers to consider; None: 1 to 3, or 2 where sums are tried
@@ -393,8 +402,7 @@ def candidate_priors(
     hops = (() if atoms else (0, 1, 2)) if hops is None else plain(hops)
     for L in depths: check_number("a depth", L, 1, whole=True)
     again = domain.raw is not None and domain.edges is not None
-    bare = again and not bool(domain.raw.any(1).all())   # a node alone may have no features
-    rounds = [own] + [h for h in hops if again and h != own and not (h == 0 and bare)]
+    rounds = [own] + [h for h in hops if again and h != own and aggregates(domain, h)]
     if not isinstance(own, int): rounds = [own]       # features of several hops side by side
     order = sorted(depths, key=lambda L: (abs(L - 2), L))
     make = lambda L, h, total: LazyPrior(

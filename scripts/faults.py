@@ -502,7 +502,8 @@ SEQUENCES = {"create with odd arguments": (beginnings, 80), "random calls": (seq
 
 def players(parts, home):
     "Of each row of robustness.csv: its names, how many, and a function from seeds to what happened"
-    base = six(Path(home)/"six")
+    base = Path(home)/"six"
+    if not base.exists(): six(base)
     for name in LOADERS if "files" in parts else ():
         yield "files", name, INPUTS[name], lambda seeds, name=name: fuzz(name, seeds, home)
     for name, (f, times) in SEQUENCES.items() if "calls" in parts else ():

@@ -229,9 +229,13 @@ def ask_and_tell(lab, c):
     lab.call("tell(what ask returned)", lambda: c.tell(out, values), telling(arms, values))
 
 
-def unclear(lab, arms):
-    "Whether numbers could be meant as ids: one of them is the id of another candidate"
-    return any(str(a) in lab.model.ids and lab.model.ids[a] != str(a) for a in arms)
+def by_number(lab, arms, events):
+    "What is expected of numbers: refused if one of them is the id of another candidate"
+    ids = lab.model.ids
+    if any(str(a) in ids and ids[a] != str(a) for a in arms): return None
+    own = ids != [str(k) for k in range(len(ids))]
+    if callable(events): return events
+    return lab.either(events) if own and any(str(a) in ids for a in arms) else events
 
 
 def tell(lab, c):
@@ -244,7 +248,7 @@ def tell(lab, c):
     frame = pd.DataFrame({"id": ids, "value": values})
     if noise: frame["noise"] = noise
     once = len(set(ids)) == n
-    by_number = None if unclear(lab, arms) else plain
+    numbered = by_number(lab, arms, plain)
     order = rng.permutation(n)
     shuffled = pd.Series([values[k] for k in order], index=[f"r{k}" for k in order])
     also = {} if noise is None else dict(noise=noise)
@@ -258,13 +262,13 @@ def tell(lab, c):
         "frame": (lambda: c.tell(frame), plain),
         "frame by id": (lambda: c.tell(frame.set_index("id")), plain),
         "frame of numbers": (lambda: c.tell(frame.drop(columns="id").assign(arm=arms)), plain),
-        "numbers": (lambda: c.tell(arms, values, **also), by_number),
-        "array of numbers": (lambda: c.tell(np.array(arms), np.array(values), **also), by_number),
+        "numbers": (lambda: c.tell(arms, values, **also), numbered),
+        "array of numbers": (lambda: c.tell(np.array(arms), np.array(values), **also), numbered),
         "series": (lambda: c.tell(pd.Series(values, index=ids), **also), plain if once else
                    lab.either(plain)),
         "dictionary": (lambda: c.tell(dict(zip(ids, values)), **also), plain if once else None),
         "dictionary of numbers": (lambda: c.tell(dict(zip(arms, values)), **also),
-                                  by_number if once else None),
+                                  numbered if once else None),
         "two series": (lambda: c.tell(pd.Series(ids), pd.Series(values), **also), plain),
         "two series, another order": (lambda: c.tell(pd.Series(ids, index=[f"r{k}" for k in
                                                      range(n)]), shuffled, **also),
@@ -357,8 +361,8 @@ def fail(lab, c):
 def exclude(lab, c):
     arms, reason = lab.some(1), odd_text(lab.rng)
     by = lab.names(arms) if lab.rng.integers(3) else arms
-    expected = None if by is arms and unclear(lab, arms) else \
-        lab.either([event("exclude", arms, reason=reason)])
+    new = [event("exclude", arms, reason=reason)]
+    expected = by_number(lab, arms, lab.either(new)) if by is arms else lab.either(new)
     lab.call(f"exclude({by}, {reason!r:.30})", lambda: c.exclude(by, reason), expected)
 
 

@@ -10,6 +10,8 @@ from gnn_bandits.campaigns import Campaign
 from gnn_bandits.journal import Journal
 
 ARCHIVE = Path(__file__).parent/"data/campaigns.zip"
+# (campaign, event) -> what this version asks for instead, and why
+CHANGED = {("events", 6): ([48, 9, 7, 15], "a batch that straddles the random start is split")}
 
 
 def unpack(to):
@@ -33,15 +35,24 @@ def asked_again(folder, to):
     return rows
 
 
+def differences(folder, to):
+    "How many asks were played again, and those that are neither as then nor as changed since."
+    rows = asked_again(folder, to)
+    wanted = [CHANGED.get((folder.name, seq), (then,))[0] for seq, then, _ in rows]
+    return len(rows), [(seq, want, now) for (seq, _, now), want in zip(rows, wanted) if now != want]
+
+
 def main():
     "Print what is asked for otherwise, and count it."
     total = other = 0
     with tempfile.TemporaryDirectory() as tmp:
         for folder in unpack(Path(tmp)/"stored"):
-            for seq, then, now in asked_again(folder, Path(tmp)/f"again-{folder.name}"):
-                total, other = total + 1, other + (then != now)
-                if then != now: print(f"{folder.name}, event {seq}: {then} then, {now} now")
-    print(f"{total} asks, {other} differ")
+            asks, wrong = differences(folder, Path(tmp)/f"again-{folder.name}")
+            total, other = total + asks, other + len(wrong)
+            for seq, want, now in wrong:
+                print(f"{folder.name}, event {seq}: {want} expected, {now} asked for")
+    for (name, seq), (_, why) in CHANGED.items(): print(f"changed in {name}: event {seq}, {why}")
+    print(f"{total} asks, {other} differ, {len(CHANGED)} changed on purpose")
     return other
 
 

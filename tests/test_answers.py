@@ -244,3 +244,17 @@ def test_the_commands_of_the_issue_in_a_shell(lab, more):
         assert c.observations["value"].tolist()[-3:] == [2., 2.5, 9.]
     for line in ("--help", "campaign --help", "campaign ask --help", "--version"):
         assert shell(f"$GB {line} | true; exit ${{PIPESTATUS[0]}}") == (0, "")
+
+
+def test_exported_tables_have_no_formulas(lab, capsys):
+    from gnn_bandits.intake import from_spreadsheet
+    with Campaign.open("lab") as c: c.tell(["=1+1"], [-3.5], note="@note")
+    assert cli.main("campaign export lab --out tables".split()) == 0
+    for path in Path("tables").iterdir():
+        cells = pd.read_csv(path, dtype=str, keep_default_na=False)
+        text = [v for v in cells.to_numpy().ravel() if v and v[0] in "=+@-"]
+        assert all(float(v) < 0 for v in text), (path, text)
+    told = pd.read_csv("tables/measurements.csv").iloc[-1]
+    assert (told["id"], told["note"], told["value"]) == ("'=1+1", "'@note", -3.5)
+    table = pd.read_csv("tables/candidates.csv", dtype=str)
+    assert [from_spreadsheet(i) for i in table["id"]] == IDS

@@ -112,9 +112,12 @@ def test_what_cannot_be_stored_or_belongs_elsewhere_is_refused(pool, tmp_path):
     (c.path/"prior.npz").write_bytes(pack_prior(Prior.rows(pool[list(range(N))[::-1]])))
     with pytest.raises(ValueError, match="over other graphs"): Campaign.open(c.path).suggest(15)
     meta, arrays = unpack_arrays(pack_prior(Prior.rows(pool)))
-    for broken in (meta | dict(kind="crystal ball"), {"kind": "sum"}, meta | dict(depth=3)):
+    for broken in (meta | dict(kind="crystal ball"), {"kind": "sum"}, meta | dict(depth=3),
+                   {"kind": "kernel", "at": 5.}, meta | dict(L=10**9), meta | dict(hops="two")):
         (tmp_path/"b").write_bytes(pack_arrays(broken, **arrays))
         with pytest.raises(ValueError, match="cannot be read"): unpack_prior(tmp_path/"b", pool)
+    (tmp_path/"b").write_bytes(pack_prior(Prior.gntk(pool)))
+    with pytest.raises(ValueError, match="over other graphs"): unpack_prior(tmp_path/"b", pool[:5])
 
 
 def test_a_sum_found_by_evidence_is_weighed_again(pool, tmp_path):

@@ -112,6 +112,25 @@ def test_what_cannot_be_had_is_skipped_by_name(processors, tmp_path):
     assert "not to be had here" in notes["Nehalem"] and processors.played == []
 
 
+def test_what_failed_is_read_from_the_reports(processors, tmp_path):
+    "Under the names by which a person finds it"
+    xml = """<testsuites><testsuite tests="5" failures="1" errors="1" skipped="1">
+        <testcase classname="tests.test_a" name="test_x"><failure>no</failure></testcase>
+        <testcase classname="tests.test_a" name="test_y"><error>no</error></testcase>
+        <testcase classname="tests.test_a" name="test_z"/></testsuite></testsuites>"""
+    said = "Success.", "Failed On The Following Notebooks:\n====\n\t03_gntk.ipynb\n\t05_x.ipynb\n"
+    def tee(command, env, log):
+        log.with_suffix(".xml").write_text(xml)
+        log.write_text(said[code])
+        return code
+    processors.tee = tee
+    code, log = 1, tmp_path/"a.log"
+    assert processors.run_tests({}, log, False) == (2, 2, 1, ["test_a::test_x", "test_a::test_y"])
+    assert processors.run_notebooks({}, log)[1] == ["03_gntk", "05_x"]
+    code = 0
+    assert processors.run_notebooks({}, log)[1] == []
+
+
 def test_unknown_configurations_are_refused(processors):
     with pytest.raises(SystemExit, match="unknown configuration z80; there are: .*generic"):
         processors.main(["--only", "z80"])

@@ -228,6 +228,13 @@ def test_numbers_of_four_hundred_digits(home, capsys):
         with pytest.raises(ValueError, match="finite number"): check_number("x", bad, -np.inf)
         with pytest.raises(ValueError, match="an integer"): check_number("x", bad, whole=True)
         with pytest.raises(ValueError, match="finite rewards"): core.check_rewards([0], bad)
+    pair, features = [[0, 1], [1, 0]], [[1., 2.], [2., 1.]]
+    with pytest.raises(ValueError, match="fit into a float"):
+        GraphDomain.from_arrays([pair], [[[BIG, 1], [1, 2]]])
+    graph = nx.from_numpy_array(np.array(pair))
+    nx.set_node_attributes(graph, dict(enumerate(features)), "x")
+    graph[0][1]["weight"] = BIG
+    with pytest.raises(ValueError, match="fit into a float"): GraphDomain.from_networkx(graph)
     write("r.csv", f"id,value,noise\nn1,1,{big}\n")
     refuses(capsys, "tell lab r.csv", "row 1, column 'noise'")
 
@@ -238,6 +245,13 @@ def test_numbers_come_back_as_python_has_them():
     assert type(check_number("x", np.float32(.1))) is float
     assert type(check_number("x", np.int64(3), whole=True)) is int
     assert type(check_number("x", 3)) is int and check_number("x", 0.5) == 0.5
+
+
+def test_noise_as_numpy_has_it(home):
+    domain = GraphDomain.erdos_renyi(6, 5, 0.5, 3, np.random.default_rng(0))
+    for k, noise in enumerate((np.float32(.1), np.float64(.1), np.int64(1), .1)):
+        Campaign.create(f"lab{k}", domain, noise_std=noise).close()
+        with Campaign.open(f"lab{k}") as c: assert c.settings["noise_std"] == noise
 
 
 def test_one_is_true_in_a_policy(home):
@@ -379,6 +393,7 @@ ARRAYS = {
     "offsets few": lambda a: dict(edge_offsets=a["edge_offsets"][:-1]),
     "types real": lambda a: dict(edge_type=a["edge_type"] + .5),
     "types nan": lambda a: dict(edge_type=a["edge_type"]*np.nan),
+    "types huge": lambda a: dict(edge_type=a["edge_type"] + (2**63 - 5)),
     "types complex": lambda a: dict(edge_type=a["edge_type"] + 0j),
     "weights nan": lambda a: dict(edge_weight=a["edge_type"]*np.nan),
     "weights huge": lambda a: dict(edge_weight=a["edge_type"]*0 + 1e308),

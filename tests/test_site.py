@@ -278,7 +278,7 @@ def test_shown_code_uses_only_what_is_shown(shown):
 
 
 # what these pages show takes seconds; the others are covered by the names above, and as notebooks
-RUN = ["index", "story", "campaigns", "molecules", "ntk", "graphs", "glossary", "algorithms"]
+RUN = ["index", "story", "campaigns", "molecules", "confidence", "graphs", "glossary", "algorithms"]
 
 
 @pytest.mark.parametrize("name", RUN)
@@ -570,8 +570,8 @@ def tiny(tmp_path, monkeypatch):
             "</script>")
     output = {"output_type": "display_data", "metadata": {}, "data": {"text/html": html}}
     cells = [{"cell_type": "markdown", "id": "a", "metadata": {}, "source": "# Tiny\n\n> A page"},
-             {"cell_type": "code", "id": "b", "metadata": {}, "source": "Counter()",
-              "execution_count": None, "outputs": [output]}]
+             {"cell_type": "code", "id": "b", "metadata": {}, "execution_count": None,
+              "source": "from collections import Counter\nCounter()", "outputs": [output]}]
     notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
     (tmp_path/"nbs"/"index.ipynb").write_text(json.dumps(notebook))
     monkeypatch.chdir(tmp_path)

@@ -291,3 +291,16 @@ def test_the_level_of_few_arms_is_unknown(pool):
     assert s._freedom() == (3, 6)
     known = Surrogate(candidate_priors(pool[0], depths=[2], hops=[1]), noise_std=1.)
     assert known.learn(arms, rng.standard_normal(9))._freedom() == (6, 12)
+
+
+@pytest.mark.parametrize("hops, left_out", ((0, (1, 2)), (2, (0,))))
+def test_rounds_of_aggregation_that_leave_a_node_without_features_are_not_tried(hops, left_out):
+    rng = np.random.default_rng(0)
+    edge, x = np.array([[0, 1], [1, 0]]), [rng.standard_normal(2) for _ in range(12)]
+    features = ([np.stack([v, -v]) for v in x] if hops == 0 else       # a pair that cancels
+                [np.stack([v, 0*v]) for v in x])                        # a node without features
+    X = GraphDomain.from_arrays([edge]*12, features, hops=hops)
+    tried = {p.hops for p in candidate_priors(X)}
+    assert hops in tried and not tried & {*left_out}
+    model = Surrogate(candidate_priors(X)).learn(range(5), rng.standard_normal(5))
+    assert model.mean.isfinite().all()
