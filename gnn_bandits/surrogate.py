@@ -565,9 +565,8 @@ def _second(self:Surrogate, t, prior, first):
     free, low = len(some) - len(record.distinct), NOISE_PRIOR[0]
     shares = SHARES if free and not known else SHARES[:1]
     seen = 0. if known or not free else record.sums(1.)[2]/free   # variance within arms
-    lows = [max(low, math.log(seen/(1 - s))) if seen else low for s in shares]
-    found = [(s, *Spectra(block, [record], s, v).best(6 if known else 9)[0])
-             for s, v in zip(shares, lows)]
+    low = max(low, math.log(seen)) if seen else low
+    found = [(s, *Spectra(block, [record], s, low).best(6 if known else 9)[0]) for s in shares]
     return record, found[first_best([v[3] for v in found])]
 
 # %% ../nbs/16_surrogate.ipynb #13a50051
