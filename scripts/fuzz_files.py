@@ -44,7 +44,7 @@ from gnn_bandits.graphs import GraphDomain
 tqdm.set_lock(threading.RLock())
 tqdm.monitor_interval = 0
 FREE = 2**30            # bytes that the program is told are free; it may not take more than these
-PATIENCE = 30           # seconds after which a call hangs
+PATIENCE = 120          # seconds after which a call hangs
 
 
 class Broken(BaseException):
