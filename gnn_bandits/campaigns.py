@@ -334,6 +334,9 @@ def check_ids(
     empty = [k for k, i in enumerate(ids) if pd.isna(i) or not str(i).strip()]
     if empty: raise ValueError(f"expected ids that are not empty, candidate {empty[0]} has none")
     ids = [as_text(f"the id of candidate {k}", i).strip() for k, i in enumerate(ids)]
+    if zero := [(k, i) for k, i in enumerate(ids) if "\0" in i]:
+        raise ValueError(f"expected ids that a table can hold, candidate {zero[0][0]} has "
+                         f"{zero[0][1]!r:.80}, with a zero byte")
     if twice := [i for i, k in Counter([*taken, *ids]).items() if k > 1]:
         raise ValueError(f"expected every id once, got {twice[0]!r} more than once"
                          + (f" and {len(twice) - 1} others" if len(twice) > 1 else ""))

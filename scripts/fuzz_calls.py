@@ -96,8 +96,9 @@ class Plain:
         states, repeats = self.states(), self.places()[-1].repeats if repeats is None else repeats
         at = lambda word: [a for a, s in enumerate(states) if s == word]
         free = at("available") + (at("measured") if repeats is True or repeats == 1 else [])
-        may = free + (at("measured") if repeats == "noisy" else [])
-        return free or ([] if may else at("failed")), may or at("failed")
+        noisy = at("measured") if repeats == "noisy" else []      # those that are unsure enough
+        if free: return free, free + noisy
+        return [] if noisy else at("failed"), noisy + at("failed")
 
 
 FULL = dict(tell=("values", "noise", "notes"), fail=("reason",), exclude=("reason",),

@@ -67,3 +67,11 @@ def test_a_killed_program_leaves_what_it_said_and_nothing_half(faults, base, nam
 def test_every_loader_and_every_command_is_counted(faults):
     assert {*FILES, "large or no file"} == set(faults.LOADERS)
     assert set(KILLS) == set(faults.PROGRAM) and len(faults.LARGE) == 10
+
+
+def test_an_id_that_no_table_can_hold_is_refused(faults, tmp_path):
+    "Found by the random files: an id from JSON that could never be told in a table"
+    X = faults.graphs(3)
+    with pytest.raises(ValueError, match="zero byte"):
+        faults.Campaign.create(tmp_path/"lab", X, ids=["a", "b\0", "c"])
+    assert not (tmp_path/"lab").exists()
