@@ -106,7 +106,7 @@ def test_a_carriage_return_in_added_candidates(shell):
                                   "#", "\\", "=1+1", "é", "𝔸", "x"*200_000])
 def test_every_text_comes_back(pool, tmp_path, text):
     table = pd.DataFrame({"a": [text]*12, "b": range(12), f"c{text[:20]}": [text, "x"]*6})
-    ids = [f"{i}{text[:20]}" for i in range(12)]
+    ids = [f"{i}{text[:20]}".replace("\0", "") for i in range(12)]      # ids have no zero bytes
     with Campaign.create(tmp_path/"c", pool, ids=ids, table=table) as c:
         same(c.table.drop(columns="id"), table)
         assert c.ids == [i.strip() for i in ids]
@@ -300,15 +300,20 @@ def test_reports_and_tables_of_an_earlier_version_are_ours(shell, lab):
 def test_threads_leave_in_memory_what_is_in_the_journal(pool, tmp_path):
     c, failures = Campaign.create(tmp_path/"c", pool, policy=CampaignPolicy(repeats=True)), []
     start = threading.Barrier(4)
+    def unless_none_is_left(call, **how):           # the others may have taken or excluded all
+        try: call(**how)
+        except ValueError as e:
+            if "no candidate left" not in str(e): raise
     def work(k):
         start.wait()
         try:
             for i in range(15):
                 c.tell(f"{(3*k + i) % 12}", float(i), note=f"{k}")
-                if i % 5 == 0: c.ask(), c.predict(), repr(c)
+                if i % 5 == 0: unless_none_is_left(c.ask), c.predict(), repr(c)
                 if i % 5 == 1: c.fail((k + i) % 12, "x"), c.to_dataframe()
                 if i % 5 == 2: c.exclude((k + i) % 12)
-                if i % 5 == 3: c.pending, c.events, c.best(), c.suggest(repeats=True)
+                if i % 5 == 3: c.pending, c.events, c.best()
+                if i % 5 == 3: unless_none_is_left(c.suggest, repeats=True)
         except Exception as e: failures.append(repr(e))       # noqa: BLE001
     threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
     for t in threads: t.start()
@@ -376,8 +381,7 @@ def test_a_look_that_is_interrupted_is_made_up_for(pool, tmp_path):
 def test_a_path_added_after_a_star_stays_a_path(tmp_path):
     pair = [nx.to_numpy_array(g) for g in (nx.star_graph(3), nx.path_graph(4))]
     star, path = (GraphDomain.from_arrays([A], [np.eye(4)], hops=0) for A in pair)
-    with pytest.warns(UserWarning, match="twin"):
-        both = GraphDomain.from_arrays(pair, [np.eye(4)]*2, hops=0)
+    both = GraphDomain.from_arrays(pair, [np.eye(4)]*2, hops=0)
     c = Campaign.create(tmp_path/"c", both)
     c.add(star, ["star"]).add(path, ["path"])
     with Campaign.open(c.path) as again:
