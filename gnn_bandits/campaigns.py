@@ -45,8 +45,9 @@ from .intake import sheet
 from .journal import Event, Journal, broken_text
 from .molecules import featurize_like
 from .relations import (DistinctPrior, OverlapPrior, RelationalPrior, SumPrior,
-                                   WeighedPrior)
-from .surrogate import FeaturesPrior, LazyPrior, Surrogate, candidate_priors
+                                   TypedPrior, WeighedPrior)
+from .surrogate import (FeaturesPrior, LazyPrior, Surrogate, TypedFeaturesPrior,
+                                   candidate_priors)
 
 # %% ../nbs/19_campaigns.ipynb #25f9d6b8
 MULTIPLIERS = {"ucb": 2., "ei": 1., "ts": 1., "pe": 1.5, "random": 1.} # β of each policy
@@ -391,7 +392,8 @@ def clear_unfinished(
 MADE = {RowsPrior: ("rows", ("L", "anchors")), DistinctPrior: ("distinct", ("L", "total")),
         RelationalPrior: ("relational", ("blocks", "L", "columns", "total")),
         OverlapPrior: ("overlap", ("blocks", "columns")), # How priors are made from graphs
-        FeaturesPrior: ("feature map", ("L", "total"))}
+        TypedPrior: ("typed", ("L", "total")), FeaturesPrior: ("feature map", ("L", "total")),
+        TypedFeaturesPrior: ("typed feature map", ("L", "total"))}
 SUMS = {SumPrior: "sum", WeighedPrior: "weighed sum"}
 
 def recipe(

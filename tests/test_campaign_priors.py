@@ -45,6 +45,7 @@ PRIORS = {
     "sum": lambda X: SumPrior([RelationalPrior(X), OverlapPrior(X), Prior.rows(X).standard],
                               [1, 2, 3]),
     "weighed": lambda X: WeighedPrior([RelationalPrior(X), OverlapPrior(X)]),
+    "types of edges by features": lambda X: candidate_priors(X, form="features")[-1],
     "default": lambda X: candidate_priors(X)[0],
     "default sum": lambda X: candidate_priors(X)[-1],
     "other depth": lambda X: candidate_priors(X, 3, 0)[-1]}

@@ -593,7 +593,7 @@ def test_a_kill_in_create_leaves_a_whole_campaign_or_none(pool, tmp_path):
     make = lambda to: Campaign.create(to, pool, table=table, results={"3": 1.},
                                       prior=Prior.gntk(pool))
     total, whole = steps(lambda: make(tmp_path/"first")), 0
-    for k, step in enumerate(np.linspace(1, total + 50, 40).astype(int).tolist()):
+    for k, step in enumerate([*np.linspace(1, total + 50, 40).astype(int).tolist(), 10*total]):
         to = tmp_path/f"c{k}"
         done = killed(lambda: make(to), step)                 # noqa: B023
         if to.exists():
