@@ -175,7 +175,7 @@ PUBLIC |= {
 
 # %% ../nbs/43_api.ipynb #6d4ba1d5
 PUBLIC |= {
-"Prior": ("bandits", """
+"Prior": ("priors", """
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain, Prior, make_algorithm
     >>> rng = np.random.default_rng(0)
@@ -423,8 +423,9 @@ def unexplained(
 
 # %% ../nbs/43_api.ipynb #4205774e
 ROOMS = {"library": ["core", "graphs", "ntk", "gntk", "networks", "spectrum", "features",
-                     "infogain", "posterior", "confidence", "training", "rewards", "bandits",
-                     "watch", "molecules", "relations", "surrogate", "journal", "intake",
+                     "infogain", "posterior", "relations", "kernels", "priors", "confidence",
+                     "training", "rewards", "bandits", "watch", "molecules", "surrogate",
+                     "journal", "intake",
                      "campaigns", "reports", "bridges", "scale"],
          "paper": ["paper.datasets", "paper.algorithms", "paper.experiments", "paper.store",
                    "paper.sweep", "paper.studies", "paper.population", "paper.figures",

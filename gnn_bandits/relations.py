@@ -5,24 +5,18 @@
 # %% auto #0
 __all__ = ['hidden_', 'neighbours', 'scramble', 'classes', 'row_keys', 'refine', 'with_itself', 'self_kernel', 'Surroundings',
            'surroundings', 'gather', 'len_of', 'tangent', 'relational_kernel', 'counts', 'shared', 'overlap',
-           'features_of', 'blocks_in_words', 'graph_weights', 'check_types', 'anchored_draw', 'DistinctPrior',
-           'RelationalPrior', 'OverlapPrior', 'ByType', 'TypedPrior', 'components', 'SumPrior', 'evidence_weights',
-           'WeighedPrior']
+           'features_of', 'check_types', 'in_words', 'ByType', 'components', 'evidence_weights']
 
 # %% ../nbs/15_relations.ipynb #0e3ca12f
 import math
-from functools import cached_property
 
 import numpy as np
 import torch
-from fastcore.basics import patch
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
-from .bandits import Prior, RowsPrior, anchor_arms
-from .core import check_memory, check_number, one_thread
-from .gntk import check_domains
+from .core import check_memory, one_thread
 from .graphs import GraphDomain, look_alike  # noqa: F401
 from .ntk import NUMPY, hidden_array, series_of
 
@@ -264,9 +258,11 @@ def overlap(
     A:sparse.csr_matrix, # (p, k) counts
     B, # (q, k) counts, by rows or by columns
     total:np.ndarray|None=None, # (p,) all counts of the first, if some are not in these columns
+    others:np.ndarray|None=None, # (q,) all counts of the second, if they are known
 )->Tensor: # (p, q)
     "Sum of the smaller counts over sum of the larger ones."
-    a, b, both = A.sum(1).A1 if total is None else total, B.sum(1).A1, shared(A, B)
+    a, b = (C.sum(1).A1 if n is None else n for C, n in ((A, total), (B, others)))
+    both = shared(A, B)
     return torch.from_numpy(both/(a[:, None] + b - both))
 
 # %% ../nbs/15_relations.ipynb #b966d025
@@ -278,17 +274,7 @@ def features_of(
     neighbours(X)                                           # refuses domains without edges
     return X.raw.numpy() if columns is None else X.raw.numpy()[:, columns]
 
-def blocks_in_words(n): return f"{n} block{'' if n == 1 else 's'}"
-
-def graph_weights(
-    X:GraphDomain, # Graphs
-    total:bool, # Whether a graph counts by the sum over its nodes, not by their mean
-    pool:GraphDomain, # Graphs whose mean size is the unit
-)->Tensor: # (n,)
-    "The factor of each graph in a kernel of means."
-    if not total: return torch.ones(len(X), dtype=torch.float64)
-    return X.sizes.double()/pool.sizes.double().mean()
-
+# %% ../nbs/15_relations.ipynb #7d5290e1
 def check_types(
     typed:bool, # Whether the edges of a pool have types
     graphs:GraphDomain, # Graphs from outside
@@ -299,131 +285,13 @@ def check_types(
         raise ValueError(f"the edges of the pool {words[0]} types and those of these graphs "
                          f"{words[1]}; read both in the same way")
 
-# %% ../nbs/15_relations.ipynb #f250ddfe
-def anchored_draw(
-    prior:RowsPrior, # In the standard form
-    normal, # Standard normal numbers, by how many
-)->Tensor: # (n,)
-    "A draw that is exact at the anchors of a prior, and has the right variances elsewhere."
-    if not hasattr(prior, "_through"):
-        R = prior.rows(prior.anchors)                       # (anchors, n)
-        K = R[:, prior.anchors]
-        K.diagonal().add_(1e-8*float(K.diagonal().mean()))
-        A = torch.linalg.solve_triangular(torch.linalg.cholesky(K), R, upper=False)
-        prior._through = A, (prior.variances - A.square().sum(0)).clamp(min=0).sqrt()
-    A, rest = prior._through
-    return A.T @ normal(len(A)) + rest*normal(len(prior))
-
-# %% ../nbs/15_relations.ipynb #cd3cc972
-class DistinctPrior(RowsPrior):
-    "The graph kernel over a pool in which many nodes look alike, in the standard form."
-    def __init__(self,
-        domain:GraphDomain, # The arms
-        L:int=2, # Hidden layers
-        total:bool=False, # Whether a graph counts by the sum over its nodes, not by their mean
-    ):
-        self.domain, self.total, self.weight = domain, total, graph_weights(domain, total, domain)
-        super().__init__(domain, L, anchor_arms(domain.sizes))
-    @cached_property
-    def _table(self):
-        "The distinct rows, and the part of each graph's nodes that have them."
-        nodes = torch.nn.functional.normalize(self.domain.nodes, dim=1)
-        first, code = classes(row_keys(nodes.numpy().round(12)))
-        graph = np.repeat(np.arange(len(self)), self.domain.sizes.numpy())
-        part = 1/self.domain.sizes.numpy()[graph]
-        share = sparse.csr_matrix((part, (graph, code)), (len(self), len(first)))
-        return Surroundings(nodes[first], [], share)
-    def _gram(self, arms):
-        some, w = self._table[np.asarray(arms)], self.weight[arms]
-        return relational_kernel(some, some, self.L)*w*w[:, None]
-    def _kernel(self, arms, others=None):
-        others = slice(None) if others is None else np.asarray(others)
-        pool = self._table if isinstance(others, slice) else self._table[others]
-        row = lambda a: relational_kernel(self._table[a], pool, self.L)*self.weight[a]
-        return torch.cat([row(a) for a in arms])*self.weight[others]   # each row by itself
-    def _own(self): return super()._own()*self.weight**2
-    def _outside(self, graphs, arms):
-        K, own = super()._outside(graphs, arms)
-        w = graph_weights(graphs, self.total, self.domain)
-        return K*w[:, None]*self.weight[arms], own*w**2
-    def _wide_draw(self, normal): return anchored_draw(self, normal)
-
-# %% ../nbs/15_relations.ipynb #9c9e4a1b
-class RelationalPrior(DistinctPrior):
-    "The kernel of an infinitely wide relational network over a pool, in the standard form."
-    def __init__(self,
-        domain:GraphDomain, # The arms; they know their edges and features before aggregation
-        blocks:int=2, # Layers that look at neighbours
-        L:int|None=None, # Hidden layers; None: as many as blocks, at least 2
-        columns=None, # Features to look at, only whether they are there; None: all, as they are
-        total:bool=False, # Whether a graph counts by the sum over its nodes, not by their mean
-    ):
-        check_domains(domain), check_number("blocks", blocks, 1, whole=True)
-        L = max(2, blocks) if L is None else L
-        check_number("the number of hidden layers L", L, blocks, whole=True)
-        self.blocks, self.columns, self.L = blocks, columns, L
-        super().__init__(domain, L, total)
-        self.label = f"relational kernel, {blocks_in_words(blocks)}"
-    @cached_property
-    def _scaled(self):
-        "Features, scales in each block, and each graph's kernel with itself."
-        x = self._inputs(self.domain)
-        return x, *with_itself(self.domain, x, self.blocks, self.L)
-    def _inputs(self, graphs):
-        x = features_of(graphs, self.columns)
-        return x if self.columns is None else (x != 0).astype(np.float64)
-    @cached_property
-    def _table(self):
-        "Surroundings of the pool."
-        return surroundings(self.domain, *self._scaled[:2])
-    def _own(self): return self._scaled[2]*self.weight**2
-    def _outside(self, graphs, arms):
-        check_types(self.domain.edges.type is not None, graphs)
-        x, some = self._inputs(graphs), self._table[np.asarray(arms)]
-        c, own = with_itself(graphs, x, self.blocks, self.L)
-        w = graph_weights(graphs, self.total, self.domain)
-        K = relational_kernel(surroundings(graphs, x, c), some, self.L)
-        return K*w[:, None]*self.weight[arms], own*w**2
-
-# %% ../nbs/15_relations.ipynb #4e9bff29
-class OverlapPrior(RowsPrior):
-    "The overlap of surroundings over a pool, in the standard form."
-    def __init__(self,
-        domain:GraphDomain, # The arms; they know their edges and features before aggregation
-        blocks:int=2, # How far to look
-        columns=None, # Features to look at; None: all
-    ):
-        check_domains(domain), check_number("blocks", blocks, whole=True)
-        self.blocks, self.columns = blocks, columns
-        self.domain = domain
-        super().__init__(domain, 1, anchor_arms(domain.sizes))
-        self.label = f"overlap of surroundings, {blocks_in_words(blocks)}"
-    @cached_property
-    def _table(self):
-        "Counts of the pool, and the keys of their columns."
-        return counts(self.domain, features_of(self.domain, self.columns), self.blocks)
-    @cached_property
-    def _by_column(self):
-        "The same counts, stored by columns: every row of the kernel needs them so."
-        return self._table[0].tocsc()
-    def _gram(self, arms):
-        some = self._table[0][np.asarray(arms)]
-        return overlap(some, some)
-    def _kernel(self, arms, others=None):
-        pool = self._table[0]
-        return overlap(pool[np.asarray(arms)],
-                       self._by_column if others is None else pool[np.asarray(others)])
-    def _own(self): return torch.ones(len(self), dtype=torch.float64)
-    def _outside(self, graphs, arms):
-        check_types(self.domain.edges.type is not None, graphs)
-        C, names = counts(graphs, features_of(graphs, self.columns), self.blocks)
-        known = {k: i for i, k in enumerate(self._table[1].tolist())}
-        at = np.array([known.get(k, -1) for k in names.tolist()])
-        new, old = np.flatnonzero(at >= 0), at[at >= 0]     # what is not in the pool is not shared
-        move = sparse.csr_matrix((np.ones(len(new)), (new, old)), (len(names), len(known)))
-        pool = self._table[0][np.asarray(arms)]
-        return overlap((C @ move).tocsr(), pool, C.sum(1).A1), torch.ones(len(graphs)).double()
-    def _wide_draw(self, normal): return anchored_draw(self, normal)
+# %% ../nbs/15_relations.ipynb #d1c571ca
+def in_words(
+    n, # How many
+    word:str, # Of what
+)->str:
+    "A number with its noun, such as 1 hop and 2 hops."
+    return f"{n} {word}{'' if n == 1 else 's'}"
 
 # %% ../nbs/15_relations.ipynb #7c2e1b02
 class ByType:
@@ -436,6 +304,9 @@ class ByType:
         self.typed, self.d = pool.edges.type is not None, x.shape[1] + 1
         self.unit = top*math.sqrt(float(((x/top)**2).sum(1).mean())) or 1.
         self.place = {int(r): i for i, r in enumerate(np.unique(neighbours(pool)[2]))}
+    key = property(lambda self: (self.typed, self.d, self.unit, *self.place))
+    def __eq__(self, other): return isinstance(other, ByType) and self.key == other.key
+    def __hash__(self): return hash(self.key)
     width = property(lambda self: self.d*len(self.place) + 1, doc="Features of a node, seen so")
     def __call__(self,
         graphs:GraphDomain, # Graphs with edges and the features of the pool
@@ -456,33 +327,6 @@ class ByType:
         nodes = torch.from_numpy(h/np.linalg.norm(h, axis=1, keepdims=True))
         return GraphDomain.packed(nodes, graphs.sizes, graphs.N)
 
-# %% ../nbs/15_relations.ipynb #7c2e1b04
-class TypedPrior(RowsPrior):
-    "The relational kernel of one block for nodes that do not look alike, in the standard form."
-    def __init__(self,
-        domain:GraphDomain, # The arms; they know their edges and features before aggregation
-        L:int=2, # Hidden layers
-        total:bool=False, # Whether a graph counts by the sum over its nodes, not by their mean
-    ):
-        check_domains(domain), check_number("the number of hidden layers L", L, 1, whole=True)
-        self.view, self.total = ByType(domain), total
-        self.weight = graph_weights(domain, total, domain)
-        super().__init__(self.view(domain), L, anchor_arms(domain.sizes))
-        self.label = f"relational kernel, {blocks_in_words(1)}"
-    def _gram(self, arms): return super()._gram(arms)*self.weight[arms]*self.weight[arms][:, None]
-    def _kernel(self, arms, others=None):
-        to = self.weight if others is None else self.weight[others]
-        return super()._kernel(arms, others)*self.weight[arms][:, None]*to
-    def _own(self): return super()._own()*self.weight**2
-    def _outside(self, graphs, arms):
-        K, own = super()._outside(graphs, arms)
-        w = graph_weights(graphs, self.total, self.domain)
-        return K*w[:, None]*self.weight[arms], own*w**2
-    def cross(self, graphs, arms):
-        "Prior covariances of graphs outside the pool, and their variances."
-        return super().cross(self.view(graphs), arms)
-    def _wide_draw(self, normal): return anchored_draw(self, normal)
-
 # %% ../nbs/15_relations.ipynb #6c5c99b6
 def components(
     X:GraphDomain, # Graphs that know their edges
@@ -493,53 +337,6 @@ def components(
     graph, seen = np.repeat(np.arange(len(X)), X.sizes.numpy()), np.zeros(total, np.int64)
     seen[part] = graph                                   # a part lies in one graph
     return np.bincount(seen, minlength=len(X))
-
-# %% ../nbs/15_relations.ipynb #fdc445a6
-class SumPrior(Prior):
-    "A weighted sum of priors in the standard form over the same arms."
-    inputs = "graph"
-    def __init__(self,
-        parts:list, # Priors, each in the standard form
-        weights=None, # Positive, scaled to add up to one; None: equal
-    ):
-        weights = [1.]*len(parts) if weights is None else list(weights)
-        if not parts or len(weights) != len(parts) or len({len(p) for p in parts}) > 1:
-            raise ValueError(f"expected priors over the same arms with one weight each, got "
-                             f"{len(parts)} priors and {len(weights)} weights")
-        for w in weights: check_number("a weight", w, above=True)
-        self.parts, self.weights = parts, [w/sum(weights) for w in weights]
-        self.domain, self.form, self.why = parts[0].domain, parts[0].form, parts[0].why
-        self.label, self._rows = " + ".join(p.label for p in parts), {}
-    def __len__(self): return len(self.parts[0])
-    def __repr__(self): return f"Prior({len(self)} arms, {self.label})"
-    def standardized(self): return self
-    def _sum(self, get): return sum(w*get(p) for w, p in zip(self.weights, self.parts))
-    def block(self, arms):
-        "(q, q) prior covariance of some arms."
-        return self._sum(lambda p: p.block(arms))
-    def new_rows(self, arms):
-        "(k, n) prior covariances of some arms with all arms; those of the parts are not kept."
-        return self._sum(lambda p: p.new_rows(arms))
-    variances = property(lambda self: self._sum(lambda p: p.variances), doc="(n,) prior variances")
-    def cross(self, graphs, arms):
-        "Prior covariances of graphs outside the pool, and their variances."
-        C, own = zip(*(p.cross(graphs, arms) for p in self.parts))
-        add = lambda values: sum(w*v for w, v in zip(self.weights, values))
-        return add(C), add(own)
-    def prior_draw(self, rng):
-        "A function drawn from the prior."
-        return sum(math.sqrt(w)*p.prior_draw(rng) for w, p in zip(self.weights, self.parts))
-    rows, by_rows, start = RowsPrior.rows, RowsPrior.by_rows, RowsPrior.start
-
-# %% ../nbs/15_relations.ipynb #f3a2c012
-@patch
-def correlations(
-    self:SumPrior,
-    arms, # k arms
-    others, # q arms, whose rows are kept
-)->Tensor: # (k, q)
-    "Prior correlations of some arms with others, from the rows of the others."
-    return RowsPrior.correlations(self, arms, others)
 
 # %% ../nbs/15_relations.ipynb #0c880654
 def evidence_weights(
@@ -559,20 +356,3 @@ def evidence_weights(
             theta = theta*(((K @ alpha) @ alpha)/(K*inverse).sum((1, 2))).sqrt()
             theta = theta.clamp(min=1e-6*float(theta.sum()))   # C stays positive definite
     return theta
-
-# %% ../nbs/15_relations.ipynb #1e87a8ea
-class WeighedPrior(SumPrior):
-    "A sum of priors whose weights are found by evidence, anew at each fit of a `Surrogate`."
-    def new_rows(self, arms):
-        "(k, n) prior covariances of some arms with all arms; those of the parts are kept."
-        return self._sum(lambda p: p.rows(arms))
-    def weighed(self,
-        arms:list, # Measured arms, each once
-        z:Tensor, # (q,) their values, around zero
-        rest:Tensor|None=None, # (q,) what is unexplained of each, up to a factor
-    )->SumPrior: # The same parts with other weights
-        "The sum with the weights that make some values most probable."
-        theta = evidence_weights(torch.stack([p.block(arms) for p in self.parts]), z, rest)
-        out = WeighedPrior(self.parts, theta[:-1].tolist())
-        out.label = " + ".join(f"{w:.2f} {p.label}" for w, p in zip(out.weights, self.parts))
-        return out

@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['POWERS', 'SHARE', 'RANGES', 'TYPED_NUMBERS', 'STEP', 'CHOICE', 'CHOICE_NODES', 'CHOICE_ALIKE', 'CHOICE_SECOND',
            'SHARES', 'FREEDOM', 'LEVEL_ARMS', 'bend', 'unbend', 'log_slope', 'scatter_within', 'unit_of', 'Record',
-           'Spectra', 'graph_prior', 'label_of', 'LazyPrior', 'FeaturesPrior', 'with_relations', 'mixtures',
-           'last_first', 'TypedFeaturesPrior', 'with_types', 'aggregates', 'candidate_priors', 'weighed_sum',
-           'Surrogate', 'arms_to_fit', 'Fit', 'student_log_density']
+           'Spectra', 'Candidate', 'with_relations', 'mixtures', 'last_first', 'with_types', 'aggregates',
+           'candidate_priors', 'weighed_sum', 'Surrogate', 'arms_to_fit', 'Fit', 'student_log_density']
 
 # %% ../nbs/16_surrogate.ipynb #13a50003
 import math
-from functools import cache, cached_property, partial
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -19,18 +19,15 @@ from fastcore.basics import patch
 from scipy.special import gammaln, ndtr, stdtrit
 from torch import Tensor
 
-from .bandits import (FORMS, ROWS_POOL, Prior, RowsPrior, affordable_degree,
-                                 anchor_arms, form_for, two_features)
 from .core import (check_arms, check_number, check_rewards, first_best, one_thread,
                               plain)
-from .features import GNTKFeatures
 from .gntk import check_domains
-from .graphs import GraphDomain
+from .graphs import GraphDomain, look_alike
+from .kernels import GNTK, Kernel, Overlap, Relational, Sum, Typed
 from .molecules import ELEMENTS, MORGAN_FEATURES
-from .relations import (ByType, DistinctPrior, OverlapPrior, RelationalPrior, SumPrior,
-                                   TypedPrior, WeighedPrior, components, graph_weights, look_alike)
-from .posterior import (NOISE_FLOOR, NOISE_PRIOR, SCALE_PRIOR, FeaturePosterior,
-                                   fit_times)
+from .posterior import NOISE_FLOOR, NOISE_PRIOR, SCALE_PRIOR, fit_times
+from .priors import ROWS_POOL, WHY, Prior, form_for
+from .relations import components
 
 # %% ../nbs/16_surrogate.ipynb #13a50009
 POWERS = (1., 0.5, 1.5, 0., 2.) # Tried in this order; symmetric around 1
@@ -216,118 +213,26 @@ def best(
     return [tuple(map(float, v)) for v in zip(*centre, value[p, top])]
 
 # %% ../nbs/16_surrogate.ipynb #13a50028
-def graph_prior(
-    domain:GraphDomain, # The arms
-    L:int, # Hidden layers
-    hops=None, # Rounds of aggregation; None: as the domain has them
-    form:str="matrix", # A key of `FORMS`
-    total:bool=False, # Whether a graph counts by the sum over its nodes, not by their mean
-)->Prior:
-    "The graph kernel over a pool in its standard form, for some depth and hops."
-    X = domain if hops is None or hops == domain.hops else domain.with_hops(hops)
-    if form == "features": return FeaturesPrior(X, L, total)
-    if total or look_alike(X): return DistinctPrior(X, L, total)
-    return RowsPrior(X, L, anchor_arms(X.sizes))
-
-def label_of(L, hops, total=False):
-    "The name of a graph kernel."
-    where = "" if hops is None else f", {hops} hop{'' if hops == 1 else 's'}"
-    return f"GNTK, depth {L}{where}{', sum over nodes' if total else ''}"
-
-# %% ../nbs/16_surrogate.ipynb #13a50030
-class LazyPrior(Prior):
-    "A prior in its standard form that is made when it is first needed."
-    def __init__(self,
-        domain:GraphDomain, # The arms
-        make, # A function without arguments that makes it
-        label:str, # Its name
-        hops=None, # Rounds of aggregation that it expects; None: as the domain has them
-        form:str="matrix", # A key of `FORMS`
-        far:float=0., # Nats that it has to make up for, if it is not the usual one
-    ):
-        self.domain, self.make, self.label, self.hops, self.far = domain, make, label, hops, far
-        self.form, self.why, self._last = form, FORMS[form], (None, None)
-    @cached_property
-    def made(self):
-        "The prior itself."
-        return self.make()
-    def __len__(self): return len(self.domain)
-    def __repr__(self): return f"Prior({len(self)} arms, {self.label}, {self.form})"
-    def standardized(self): return self
-    def block(self, arms):
-        "(q, q) prior covariance of some arms; the last one is kept."
-        arms = plain(arms)
-        if self._last[0] != arms: self._last = arms, self.made.block(arms)
-        return self._last[1]
-    def correlations(self, arms, others): return self.made.correlations(arms, others)
-    def start(self, lam): return self.made.start(lam)
-    def by_rows(self, lam, private=0.): return self.made.by_rows(lam, private)
-    def cross(self, graphs, arms):
-        "Prior covariances of graphs outside the pool, aggregated as the pool is."
-        if self.hops is not None and graphs.hops is not None: graphs = graphs.with_hops(self.hops)
-        return self.made.cross(graphs, arms)
-
-# %% ../nbs/16_surrogate.ipynb #13a50032
-class FeaturesPrior(Prior):
-    "Explicit features of the graph kernel over a pool, in the standard form."
-    inputs, form = "graph", "features"
-    def __init__(self,
-        domain:GraphDomain, # The arms
-        L:int, # Hidden layers
-        total:bool=False, # Whether a graph counts by the sum over its nodes, not by their mean
-    ):
-        self.domain, self.total = two_features(domain), total
-        most = max(64, min(2048, 2*10**8//len(domain)))
-        self.phi = GNTKFeatures(self.domain.d, L, affordable_degree(self.domain.d, most))
-        some = self.domain[anchor_arms(domain.sizes)]
-        w = graph_weights(some, total, self.domain)
-        Phi = self.phi(some)*w[:, None]
-        self.middle, self.scale = Phi.mean(0), 1.
-        spread = (Phi - self.middle).square().sum(1) + self.phi.gap(some)*w**2
-        self.scale = max(float(spread.mean()), 1e-300)
-    def __len__(self): return len(self.domain)
-    def map(self, graphs):
-        "Features in the standard form and private variances of any graphs."
-        w = graph_weights(graphs, self.total, self.domain)
-        Phi = (self.phi(graphs)*w[:, None] - self.middle)/math.sqrt(self.scale)
-        own = self.phi.gap(graphs)*w**2/self.scale
-        return torch.cat([Phi, Phi.new_ones(len(Phi), 1)], 1), own
-    def block(self, arms):
-        "(q, q) prior covariance of some arms."
-        Phi, own = self.map(self.domain[arms])
-        return Phi @ Phi.T + own.diag()
-    def cross(self, graphs, arms):
-        "Prior covariances of graphs outside the pool."
-        check_domains(graphs)
-        (A, own), (B, _) = self.map(two_features(graphs)), self.map(self.domain[arms])
-        return A @ B.T, A.square().sum(1) + own
-    @cached_property
-    def whole(self):
-        "Features and private variances of the pool, in single precision."
-        parts = [self.map(self.domain[i:i + 4096]) for i in range(0, len(self), 4096)]
-        return torch.cat([p.float() for p, _ in parts]), torch.cat([own for _, own in parts])
-    def by_rows(self, lam, private=0.):
-        "The posterior, each arm with a further private variance."
-        return FeaturePosterior(self.whole[0], lam, self.whole[1] + private, private)
-    def start(self, lam):
-        "The posterior with noise variance `lam`, without observations."
-        return self.by_rows(lam)
+@dataclass(frozen=True)
+class Candidate:
+    "A kernel that may be chosen."
+    kernel:Kernel # A function of two graphs
+    nats:float=0. # Evidence that it has to make up for
+    label:str|None=None # Its name for people; None: that of the kernel
 
 # %% ../nbs/16_surrogate.ipynb #13a50039
 def with_relations(
-    usual:LazyPrior, # The usual graph kernel, by sums over nodes
-)->list[Prior]:
+    usual:GNTK, # The usual graph kernel, by sums over nodes
+    names:list|None=None, # Of the features of atoms, if the graphs are molecules
+)->list[Candidate]:
     "Sums of the usual kernel and kernels of surroundings, for pools whose nodes look alike."
-    X = usual.domain
-    names = X.notes.get("molecules", {}).get("names")
     columns = lambda some: names and [i for i, k in enumerate(names) if k in some]
     elements = columns((*ELEMENTS, "other element"))
-    relational = cache(lambda: RelationalPrior(X, 2, columns=elements, total=True))
-    added = {"": lambda: [], " and overlap": lambda: [OverlapPrior(X, 1, elements)]}
-    if names: added[" and fingerprints"] = lambda: [OverlapPrior(X, 2, columns(MORGAN_FEATURES))]
-    make = lambda more: SumPrior([usual.made, relational(), *more()])
-    return [LazyPrior(X, partial(make, more), f"{usual.label}, with relations{name}", usual.hops,
-                      usual.form, 5. if name else 1.5) for name, more in added.items()]
+    both = usual, Relational(over="sum", columns=elements)
+    added = {"": (), " and overlap": (Overlap(1, elements),)}
+    if names: added[" and fingerprints"] = (Overlap(2, columns(MORGAN_FEATURES)),)
+    return [Candidate(Sum((*both, *more), standard=True), 5. if more else 1.5,
+                      f"{usual.label}, with relations{name}") for name, more in added.items()]
 
 # %% ../nbs/16_surrogate.ipynb #664a3cf6
 def mixtures(
@@ -336,44 +241,29 @@ def mixtures(
     "Whether at least half of the graphs have several parts, as reactions do."
     return bool((components(domain) > 1).mean() >= 0.5)
 
+# %% ../nbs/16_surrogate.ipynb #4a417d5f
 def last_first(
-    priors:list, # Lazy priors
-)->list[Prior]:
+    candidates:list[Candidate], # The usual one first
+)->list[Candidate]:
     "The same with the last one as the usual one; the others have to be better by five nats."
-    for p in priors: p.far = 0. if p is priors[-1] else 5.
-    return [priors[-1], *priors[:-1]]
+    *others, last = candidates
+    return [replace(last, nats=0.), *(replace(c, nats=5.) for c in others)]
 
 # %% ../nbs/16_surrogate.ipynb #8d3f1c12
 TYPED_NUMBERS = 2**27 # Numbers that the features with types may take, 8 bytes each
 
-class TypedFeaturesPrior(FeaturesPrior):
-    "Explicit features of the relational kernel of one block, in the standard form."
-    def __init__(self,
-        domain:GraphDomain, # The arms
-        L:int, # Hidden layers
-        total:bool=False, # Whether a graph counts by the sum over its nodes, not by their mean
-    ):
-        self.view = ByType(domain)
-        super().__init__(self.view(domain), L, total)
-    def cross(self, graphs, arms):
-        "Prior covariances of graphs outside the pool."
-        return super().cross(self.view(graphs), arms)
-
 def with_types(
     domain:GraphDomain, # The arms; their edges have types
-    form:str, # A key of `FORMS`
-)->tuple[list[Prior], str]: # Priors to try, or none and why
+)->tuple[list[Candidate], str]: # Candidates, or none and why
     "Kernels that take the neighbours of a node apart by the type of edge."
     types = len(domain.edges.type.unique())
     need = len(domain.nodes)*((domain.raw.shape[1] + 1)*(types + 1) + 1)
     if need > TYPED_NUMBERS:
-        return [], (f"edge types are left out, because {types:,} types would take {need:.2g} "
+        return [], (f"; edge types are left out, because {types:,} types would take {need:.2g} "
                     f"numbers and at most {TYPED_NUMBERS:.2g} are used")
-    kind = TypedFeaturesPrior if form == "features" else TypedPrior
-    totals = (False, True) if len(domain.sizes.unique()) > 1 else (False,)
-    return [LazyPrior(domain, partial(kind, domain, 2, total),
-                      f"{label_of(2, None, total)}, with relations", None, form, 1.5)
-            for total in totals], ""
+    ways = ("mean", "sum") if len(domain.sizes.unique()) > 1 else ("mean",)
+    return [Candidate(Typed(2, over=over), 1.5, f"{GNTK(2, over=over).label}, with relations")
+            for over in ways], ""
 
 # %% ../nbs/16_surrogate.ipynb #13a50034
 def aggregates(
@@ -385,6 +275,7 @@ def aggregates(
     except ValueError: return False
     return True
 
+# %% ../nbs/16_surrogate.ipynb #a12edb00
 def candidate_priors(
     domain:GraphDomain, # The arms
     depths=None, # Hidden layers to consider; None: 1 to 3, or 2 where sums are tried
@@ -393,10 +284,11 @@ def candidate_priors(
 )->list[Prior]:
     "Graph kernels over a pool, in the standard form, made when needed; the usual one first."
     check_domains(domain)
-    alike = look_alike(domain)                        # then a row takes little time
-    own, form = domain.hops, form_for(len(domain), form, 10*ROWS_POOL if alike else ROWS_POOL)
+    alike, own = look_alike(domain), domain.hops
+    few = len(domain) <= (10*ROWS_POOL if alike else ROWS_POOL)  # alike: a row takes little time
+    form = form_for(len(domain), form or ("rows" if few else "features"))
     free = depths is None and hops is None
-    sums = free and alike
+    sums, names = free and alike, domain.notes.get("molecules", {}).get("names")
     atoms = sums and "molecules" in domain.notes
     depths = ((2,) if atoms else (1, 2, 3)) if depths is None else plain(depths)
     hops = (() if atoms else (0, 1, 2)) if hops is None else plain(hops)
@@ -404,31 +296,31 @@ def candidate_priors(
     again = domain.raw is not None and domain.edges is not None
     rounds = [own] + [h for h in hops if again and h != own and aggregates(domain, h)]
     if not isinstance(own, int): rounds = [own]       # features of several hops side by side
-    order = sorted(depths, key=lambda L: (abs(L - 2), L))
-    make = lambda L, h, total: LazyPrior(
-        domain, partial(graph_prior, domain, L, h, form, total), label_of(L, h, total), h, form,
-        abs(L - 2)/2 + (0 if h == own else 0.5))
-    found = [make(L, h, atoms) for h in rounds for L in order]
-    if not sums or form == "features":
-        if free and again and domain.edges.type is not None:
-            more, reason = with_types(domain, form)
-            for p in found: p.why += f"; {reason}"*bool(reason)
-            found = found + more
-        return found
-    found = found + with_relations(found[0] if atoms else make(2, own, True))
-    return last_first(found) if "fingerprints" in found[-1].label and mixtures(domain) else found
+    over, far = "sum" if atoms else "mean", lambda L, h: abs(L - 2)/2 + (0 if h == own else 0.5)
+    found = [Candidate(GNTK(L, h, over), far(L, h)) for h in rounds
+             for L in sorted(depths, key=lambda L: (abs(L - 2), L))]
+    more, reason = [], ""
+    if sums and form != "features":
+        more = with_relations(found[0].kernel if atoms else GNTK(2, own, "sum"), names)
+    elif free and again and domain.edges.type is not None: more, reason = with_types(domain)
+    found = found + more
+    if more and sums and names and form != "features" and mixtures(domain):
+        found = last_first(found)
+    return [Prior(c.kernel, domain, form, "anchors", label=c.label, nats=c.nats,
+                  why=WHY[form] + reason) for c in found]
 
 # %% ../nbs/16_surrogate.ipynb #5ddabc89
 def weighed_sum(
     domain:GraphDomain, # The arms; many nodes look alike, as atoms do
-)->WeighedPrior:
+)->Prior:
     "All kernels of the sums of `candidate_priors`, with weights by evidence."
     priors = candidate_priors(domain)
-    sums = [p.made for p in priors if "relations" in p.label] if look_alike(domain) else []
-    if not all(isinstance(p, SumPrior) for p in sums) or not sums:
+    sums = [p.kernel for p in priors if isinstance(p.kernel, Sum)]
+    if not sums:
         raise ValueError("expected a pool whose nodes look alike and that knows its edges, such as "
                          f"molecules; the kernels of this one are not added up ({priors[0].label})")
-    return WeighedPrior(list(dict.fromkeys(part for s in sums for part in s.parts)))
+    parts = dict.fromkeys(k for s in sums for k in s.parts)
+    return Prior(Sum(tuple(parts), None, True, True), domain, priors[0].form, "anchors")
 
 # %% ../nbs/16_surrogate.ipynb #13a50038
 STEP = 64 # Values between two fits that are taken in together
@@ -514,7 +406,7 @@ class Fit:
             self.private, self.noise = tau, float(known.log().mean().exp())
     def start(self):
         "A posterior in units of the kernel, without values."
-        return self.prior.standard.by_rows(self.noise/self.scale, self.private/self.scale)
+        return self.prior.standard.start(self.noise/self.scale, self.private/self.scale)
     def record(self, arms, values, noise):
         "Some values in the unit of this fit."
         return Record(arms, np.array(values), np.array(noise), self.shift, self.unit, self.power,
@@ -544,10 +436,10 @@ def _search(self:Surrogate, t):
     powers = POWERS if len(set(arms)) >= 10 else POWERS[:1]
     records, tried = [Record(*data, nothing, shift, unit, p) for p in powers], []
     for prior in self.priors:
-        if hasattr(prior, "weighed"): prior = prior.weighed(*records[0].for_weights())
+        prior = prior.weighed(*records[0].for_weights())
         block = prior.standard.block(records[0].distinct)
         for record, found in zip(records, Spectra(block, records).best()):
-            value = found[2] - getattr(prior, "far", 0.) - 2*(record.power - 1)**2
+            value = found[2] - prior.nats - 2*(record.power - 1)**2
             tried.append((value, prior, record, SHARE, *found))
     _, prior, record, *found = tried[first_best([v for v, *_ in tried])]
     if known or len(record.distinct) < len(some): record, found = self._second(t, prior, record)
@@ -579,7 +471,7 @@ def _update(self:Surrogate):
     try:
         with one_thread():
             if self._latent is None and not last:
-                self._latent = self.priors[0].standard.by_rows(math.exp(NOISE_PRIOR[0]))
+                self._latent = self.priors[0].standard.start(math.exp(NOISE_PRIOR[0]), 0.)
             if last and (self._fit is None or self._fit.t < last):
                 self._fit = self._search(last)
                 self._base = take(self._fit.start(), 0, last)
@@ -774,11 +666,7 @@ def predict(
     import pandas as pd
     check_number("level", level, above=True, high=1 - 1e-9)
     fit, arms, z, R = self._solved()
-    prior = fit.prior.standard
-    if not hasattr(prior, "cross"):
-        raise ValueError(f"{prior.label} says nothing about graphs outside the pool; use "
-                         "candidate_priors(domain)")
-    C, variance = prior.cross(domain, arms)
+    C, variance = fit.prior.standard.cross(domain, arms)
     with one_thread():
         A = torch.linalg.solve_triangular(R, fit.scale*C.T, upper=False)
         b = torch.linalg.solve_triangular(R, z[:, None], upper=False)[:, 0]

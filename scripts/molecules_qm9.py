@@ -17,6 +17,8 @@ fit and update included, memory the peak of the process in GB.
 import argparse, multiprocessing, resource, time
 from pathlib import Path
 
+from dataclasses import dataclass
+
 import numpy as np
 import pandas as pd
 import torch
@@ -25,7 +27,8 @@ from scipy import sparse
 from gnn_bandits.campaigns import CampaignPolicy, choose, propose
 from gnn_bandits.core import optional, progress_bar, write_table
 from gnn_bandits.molecules import qm9, read_smiles
-from gnn_bandits.relations import OverlapPrior, SumPrior
+from gnn_bandits.kernels import Counts, Overlap
+from gnn_bandits.priors import Prior
 from gnn_bandits.surrogate import Surrogate, candidate_priors
 
 TARGETS = ("gap", "dipole", "U0", "polarisability")
@@ -34,36 +37,35 @@ NEAR = 1000 # Candidates that the quick choice looks at first
 SHARES = (1e-4, 1e-3, 1e-2) # Parts of the pool that count as the best
 
 
-class TanimotoPrior(OverlapPrior):
-    "The Tanimoto kernel of Morgan counts in the standard form, row by row."
-    def __init__(self, domain, smiles):
+@dataclass(frozen=True, eq=False)
+class Tanimoto(Overlap):
+    "The Tanimoto kernel of Morgan counts."
+    smiles:list=None # Of the graphs of the pool
+    label = "Tanimoto"
+    def encode(self, X):
         chem = optional("rdkit.Chem", "molecules")
         make = optional("rdkit.Chem.rdFingerprintGenerator", "molecules").GetMorganGenerator
         read, names = make(radius=2), {}
         seen = [read.GetSparseCountFingerprint(chem.MolFromSmiles(s)).GetNonzeroElements()
-                for s in smiles]
+                for s in self.smiles]
         at = [names.setdefault(k, len(names)) for c in seen for k in c]
         start = np.cumsum([0, *map(len, seen)])
         values = [float(v) for c in seen for v in c.values()]
-        self.morgan = sparse.csr_matrix((values, at, start), (len(seen), len(names)))
-        super().__init__(domain, 2)
-        self.label = "Tanimoto"
-    @property
-    def _table(self): return self.morgan, None
+        table = sparse.csr_matrix((values, at, start), (len(seen), len(names)))
+        return Counts(table, np.arange(len(names)))
 
 
 def know_levels(prior):
     "Let a prior look up what it would compute candidate by candidate."
-    parts = prior.made.parts if isinstance(getattr(prior, "made", None), SumPrior) else \
-        [getattr(prior, "made", prior)]
-    for p in parts: p._levels = dict(enumerate(p.levels.tolist()))
-    for p in parts: p.variances
+    for _, part in prior.held.parts: part._level = dict(enumerate(part.levels.tolist()))
+    prior.diag
     return prior
 
 
 MODELS = {"ours": lambda domain, smiles: [*map(know_levels, candidate_priors(domain))],
           "first kernel": lambda domain, smiles: [know_levels(candidate_priors(domain)[0])],
-          "tanimoto": lambda domain, smiles: [know_levels(TanimotoPrior(domain, smiles))],
+          "tanimoto": lambda domain, smiles: [know_levels(
+              Prior(Tanimoto(smiles=smiles), domain, "rows", "anchors"))],
           "features": lambda domain, smiles: candidate_priors(domain, form="features"),
           "random": lambda domain, smiles: None}
 

@@ -22,7 +22,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from gnn_bandits.bandits import Prior, limit_kernel
+from gnn_bandits.priors import LIMITS, Prior
 from gnn_bandits.confidence import beta, rkhs_sphere
 from gnn_bandits.core import progress_bar, write_table
 from gnn_bandits.graphs import GraphDomain
@@ -99,7 +99,7 @@ def errors(prior, table, names, seed):
 
 def rows(name, N, seed, domain, table):
     "One row for each kernel."
-    kernels = {k: limit_kernel(domain, k) for k in ("graph", "vector")}
+    kernels = {k: LIMITS[k]().gram(domain) for k in ("graph", "vector")}
     priors = {k: Prior.kernel(K).standard for k, K in kernels.items()}
     f = priors["graph"].root @ torch.from_numpy(np.random.default_rng([45, N, seed])
                                                 .standard_normal(ARMS))

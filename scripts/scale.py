@@ -224,7 +224,7 @@ def regret_rows(seed, n=10_000, pulls=200, noise_std=0.1):
     def whole(p):
         return int((p.mean + BETA*p.std).argmax())
     lazy = lambda p: p.suggest(beta=BETA, repeats=True)[0]
-    starts = {"exact kernel": (lambda: Prior.rows(X).start(lam), whole)}
+    starts = {"exact kernel": (lambda: Prior.gntk(X, form="rows").start(lam), whole)}
     for degree in (1, 2, 3, 4):
         def start(features=GNTKFeatures(10, degree=degree)):
             Phi = torch.cat(list(features.blocks(X, dtype=torch.float32)))

@@ -19,7 +19,7 @@ import torch
 from gnn_bandits.bandits import Prior
 from gnn_bandits.core import optional, progress_bar, write_table
 from gnn_bandits.molecules import load_molecules, read_smiles, tanimoto
-from gnn_bandits.relations import OverlapPrior
+from gnn_bandits.kernels import Overlap
 from gnn_bandits.surrogate import Surrogate, candidate_priors
 from molecules import SETS as POOLS, fragments, gaussian    # the script beside this one
 
@@ -42,7 +42,8 @@ def parsed(smiles): return [optional("rdkit.Chem", "molecules").MolFromSmiles(s)
 MODELS = {"ours": lambda domain, smiles: candidate_priors(domain),
           "tanimoto": lambda domain, smiles: Prior.kernel(tanimoto(smiles)).standard,
           "gntk only": lambda domain, smiles: candidate_priors(domain, (1, 2, 3), (0, 1, 2)),
-          "overlap": lambda domain, smiles: OverlapPrior(domain, 1, columns=list(range(14))),
+          "overlap": lambda domain, smiles: Prior(
+              Overlap(1, range(14)), domain, "rows", "anchors"),
           "fragments": lambda domain, smiles: gaussian(fragments(parsed(smiles))),
           "mordred": lambda domain, smiles: gaussian(mordred(parsed(smiles)))}
 

@@ -18,10 +18,10 @@ import pandas as pd
 import torch
 
 from gnn_bandits.core import write_table
-from gnn_bandits.gntk import gntk
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.molecules import qm9, read_smiles
 from gnn_bandits.rewards import RewardOptions, sample_reward
+from gnn_bandits.priors import Prior
 from gnn_bandits.surrogate import POWERS, Record, Spectra, candidate_priors, unbend, unit_of
 
 TIMES, NOISE, SHARES = (10, 30, 100), 0.1, (0., 0.75, 1.)
@@ -121,13 +121,12 @@ def main(kind, out):
     for i in range(pools):
         domain, targets = make(i)
         priors = candidate_priors(domain, (1, 2, 3), (0, 1, 2))
-        Ks = [p.made._standard(gntk(p.made.domain, L=p.L), p.made.levels, p.made.levels[:, None])
-              for p in priors]
+        Ks = [Prior(p.kernel, domain, "matrix", "anchors").K for p in priors]
         for name, f in targets.items():
             for policy in ("random", "ucb", "ucb, private"):
                 rng = np.random.default_rng([6, i, len(name)])
                 rows += [dict(pool=i, target=name, policy=policy) | row for row in
-                         campaign(Ks, [p.label for p in priors], [p.far for p in priors], f,
+                         campaign(Ks, [p.label for p in priors], [p.nats for p in priors], f,
                                   policy, rng)]
         write_table(out, pd.DataFrame(rows), 4)
         print(kind, i, flush=True)

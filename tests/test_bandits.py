@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from gnn_bandits import bandits
-from gnn_bandits.bandits import (ALGORITHMS, MODELS, Options, Prior, episodes, limit_kernel,
+from gnn_bandits.bandits import (ALGORITHMS, MODELS, Options, Prior, episodes,
                                  make_algorithm, options_for, plausible, regret_bound, restore,
                                  run_bandit, save, step)
 from gnn_bandits.core import counter_rng, pack_arrays, unpack_arrays
 from gnn_bandits.graphs import GraphDomain
+from gnn_bandits.kernels import GNTK, Vector
+from gnn_bandits.priors import LIMITS
 from gnn_bandits.rewards import Environment, sample_reward
 
 gen = np.random.default_rng
@@ -55,11 +57,11 @@ def test_a_shared_prior_changes_nothing():
 def test_graph_algorithms_do_not_see_the_order_of_nodes_and_vector_algorithms_do():
     assert (DOM.sizes == DOM.N).all()
     shuffled = GraphDomain(DOM.h[:, torch.from_numpy(gen(5).permutation(DOM.N))], DOM.sizes)
-    torch.testing.assert_close(limit_kernel(DOM, "graph"), limit_kernel(shuffled, "graph"))
+    torch.testing.assert_close(GNTK().gram(DOM), GNTK().gram(shuffled))
     mixed = GraphDomain(torch.stack([h[torch.from_numpy(gen(i).permutation(DOM.N))]
                                      for i, h in enumerate(DOM.h)]), DOM.sizes)
-    torch.testing.assert_close(limit_kernel(DOM, "graph"), limit_kernel(mixed, "graph"))
-    assert not torch.allclose(limit_kernel(DOM, "vector"), limit_kernel(mixed, "vector"), atol=1e-3)
+    torch.testing.assert_close(GNTK().gram(DOM), GNTK().gram(mixed))
+    assert not torch.allclose(Vector().gram(DOM), Vector().gram(mixed), atol=1e-3)
     runs = [run_bandit(make_algorithm("GNN-UCB", d, "gntk", rng=gen(3), random_pulls=4),
                        Environment(d, F, rng=gen(2)), 20).arms for d in (DOM, mixed)]
     np.testing.assert_array_equal(*runs)
@@ -254,7 +256,7 @@ def test_thompson_with_graphs_that_repeat():
 def test_every_policy_over_every_prior(name, kind):
     inputs = ALGORITHMS[name][0]
     if kind == "features" and inputs == "vector": return
-    prior = dict(kernel=lambda: Prior.kernel(limit_kernel(DOM, inputs)),
+    prior = dict(kernel=lambda: Prior.kernel(LIMITS[inputs]().gram(DOM)),
                  gntk=lambda: Prior.gntk(DOM, inputs=inputs),
                  features=lambda: Prior.features(DOM),
                  network=lambda: Prior.network(DOM, 64, inputs=inputs, rng=gen(5)))[kind]()
@@ -335,18 +337,18 @@ def test_standard_forms_agree():
     "Centred over all graphs, the matrix and the rows have one standard form; features come close."
     everything = torch.arange(len(DOM))
     matrix = Prior.gntk(DOM).standard
-    rows = bandits.RowsPrior(DOM, 2, everything)
+    rows = Prior(GNTK(), DOM, "rows", everything)
     thin = Prior.features(DOM, 7, dtype=torch.float64).standard
     torch.testing.assert_close(rows.block(everything), matrix.K, rtol=0, atol=1e-12)
-    torch.testing.assert_close(rows.variances, matrix.variances, rtol=0, atol=1e-12)
+    torch.testing.assert_close(rows.diag, matrix.diag, rtol=0, atol=1e-12)
     torch.testing.assert_close(thin.block(everything), matrix.K, rtol=0, atol=0.05)
     for p in (matrix, rows, thin):
         assert math.isclose(float((p.block(everything) - 1).diagonal().mean()), 1, rel_tol=1e-9)
 
 @pytest.mark.parametrize("d, most", [(2, 1), (2, 10**9), (4, 60), (10, 1024), (30, 500)])
 def test_affordable_degree(d, most):
-    from gnn_bandits.features import GNTKFeatures
-    degree = bandits.affordable_degree(d, most)
+    from gnn_bandits.features import GNTKFeatures, affordable_degree
+    degree = affordable_degree(d, most)
     assert 1 <= degree <= 8
     if degree > 1: assert len(GNTKFeatures(d, 2, degree)) <= most
     if degree < 8: assert len(GNTKFeatures(d, 2, degree + 1)) > most

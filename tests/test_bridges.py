@@ -173,7 +173,7 @@ def posteriors(X):
     "One posterior of each kind, and a surrogate, after some values"
     K, phi = Prior.gntk(X).standard, Prior.features(X, degree=3, dtype=torch.float64).standard
     arms, values = [4, 9, 4, 17, 22, 11], [0.3, -1.2, 0.5, 0.8, 0.1, 1.5]
-    kinds = dict(matrix=K.start(0.05), rows=Prior.rows(X).standard.start(0.05),
+    kinds = dict(matrix=K.start(0.05), rows=Prior.gntk(X, form="rows").standard.start(0.05),
                  features=phi.start(0.05), fitted=K.posterior())
     for post in kinds.values(): post.observe(arms, values)
     s = Surrogate(candidate_priors(X, depths=(2,), hops=(1,))).learn(arms, values)

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from gnn_bandits import cli
-from gnn_bandits.bandits import Prior, RowsPrior
+from gnn_bandits.kernels import GNTK
+from gnn_bandits.priors import Prior
 from gnn_bandits.campaigns import SPAN, Arm, Campaign, CampaignPolicy, propose
 from gnn_bandits.core import plain
 from gnn_bandits.graphs import GraphDomain
@@ -312,9 +313,9 @@ def test_the_nearest_candidates_are_looked_up(pool, tmp_path, monkeypatch):
     c = Campaign.create(tmp_path/"c", pool, ids=IDS)
     c.tell(IDS[:20], np.random.default_rng(1).standard_normal(20))
     c.suggest(5)                                                    # the model is there
-    made, gram = [], RowsPrior._gram
-    monkeypatch.setattr(RowsPrior, "_gram", lambda self, arms: made.append(len(arms)) or
-                        gram(self, arms))
+    made, between = [], GNTK.between
+    monkeypatch.setattr(GNTK, "between", lambda self, a, b: made.append(len(a)) or
+                        between(self, a, b))
     found = c.suggest(5)
     assert made == []                                               # no kernel was computed again
     C = c.surrogate().prior.block(list(range(N)))
@@ -336,10 +337,11 @@ def test_a_candidate_is_not_near_itself(pool, tmp_path):
 def test_correlations_agree_however_a_prior_is_held(pool):
     arms, others = [3, 0, 7], [1, 3, 9, 20]
     K = Prior.gntk(pool).standard
-    want = (K.K/(K.variances*K.variances[:, None]).sqrt())[arms][:, others]
+    want = (K.K/(K.diag*K.diag[:, None]).sqrt())[arms][:, others]
     np.testing.assert_allclose(K.correlations(arms, others), want, rtol=1e-12)
     assert K.correlations(arms, []).shape == (3, 0)
-    for prior in (Prior.rows(pool).standard, Prior.features(pool, 4, dtype=torch.float64).standard):
+    for prior in (Prior.gntk(pool, form="rows").standard,
+                  Prior.features(pool, 4, dtype=torch.float64).standard):
         got, C = prior.correlations(arms, others), prior.block(list(range(N)))
         d = C.diagonal().sqrt()
         np.testing.assert_allclose(got, (C/d/d[:, None])[arms][:, others], atol=2e-8)

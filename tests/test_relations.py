@@ -8,13 +8,19 @@ from numpy.testing import assert_allclose
 from gnn_bandits import GraphDomain
 from gnn_bandits.gntk import gntk
 from gnn_bandits.molecules import ATOM_FEATURES, MORGAN_FEATURES, featurize_like
-from gnn_bandits.relations import (ByType, DistinctPrior, OverlapPrior, RelationalPrior, SumPrior,
-                                   TypedPrior, WeighedPrior, counts, evidence_weights, features_of,
+from gnn_bandits.kernels import GNTK, Overlap, Relational, Sum, Typed
+from gnn_bandits.priors import Prior
+from gnn_bandits.relations import (ByType, counts, evidence_weights, features_of,
                                    look_alike, neighbours, overlap, relational_kernel,
                                    surroundings, with_itself)
 from gnn_bandits.surrogate import Surrogate, candidate_priors, weighed_sum
 
 pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def over(kernel, X):
+    "A kernel over a pool, in the standard form"
+    return Prior(kernel, X, "rows", "anchors")
 
 
 def graphs_of(sizes, seed=0, kinds=3, d=4, p=0.4):
@@ -74,23 +80,22 @@ def test_graphs_without_edges_are_bags_of_nodes():
 
 def test_a_row_is_the_same_alone_and_among_others():
     X = domain_of(graphs_of([5, 6, 7, 8]*5))
-    for make in (RelationalPrior, OverlapPrior, DistinctPrior):
-        p, q = make(X), make(X)
+    for kernel in (Relational(), Overlap(), GNTK()):
+        p, q = over(kernel, X), over(kernel, X)
         assert torch.equal(p.rows([3, 1])[1], q.rows([1])[0])
-    both = SumPrior([RelationalPrior(X), OverlapPrior(X)], [3, 1])
-    assert_allclose(both.block([0, 4]), 0.75*RelationalPrior(X).block([0, 4])
-                    + 0.25*OverlapPrior(X).block([0, 4]), rtol=1e-12)
+    both = over(Sum((Relational(), Overlap()), (3, 1), standard=True), X)
+    assert_allclose(both.block([0, 4]), 0.75*over(Relational(), X).block([0, 4])
+                    + 0.25*over(Overlap(), X).block([0, 4]), rtol=1e-12)
 
 
 def test_new_graphs_with_surroundings_that_the_pool_does_not_have():
     X, new = domain_of(graphs_of([5, 6, 7, 8]*5)), domain_of(graphs_of([9, 4], seed=77, kinds=5))
-    p = OverlapPrior(X)
-    C, own = p._outside(new, [0, 3])
+    C = Overlap().cross(X, new)[[0, 3]].T
     both = GraphDomain.concat([X, new])
     D = counts(both, both.raw.numpy(), 2)[0]
     assert_allclose(C, overlap(D[[20, 21]], D[[0, 3]]), rtol=1e-12)
-    r = RelationalPrior(X)
-    assert_allclose(r._outside(new, [0, 3])[0], gram(both)[0][20:, [0, 3]], atol=3e-8)
+    C = Relational().cross(X, new)[[0, 3]].T
+    assert_allclose(C, gram(both)[0][20:, [0, 3]], atol=3e-8)
 
 
 def test_the_surrogate_finds_that_kinds_matter():
@@ -112,11 +117,11 @@ def test_the_surrogate_finds_that_kinds_matter():
 def test_refusals():
     X = domain_of(graphs_of([5, 6]))
     for bad in (dict(blocks=0), dict(blocks=1.5), dict(blocks=3, L=2)):
-        with pytest.raises(ValueError, match="expected"): RelationalPrior(X, **bad)
-    with pytest.raises(ValueError, match="does not know its edges"): OverlapPrior(GraphDomain(X.h))
-    with pytest.raises(ValueError, match="over the same arms"):
-        SumPrior([RelationalPrior(X), RelationalPrior(X[:1])])
-    with pytest.raises(ValueError, match="a weight"): SumPrior([RelationalPrior(X)], [-1.])
+        with pytest.raises(ValueError, match="expected"): Relational(**bad)
+    with pytest.raises(ValueError, match="does not know its edges"):
+        over(Overlap(), GraphDomain(X.h)).block([0])
+    with pytest.raises(ValueError, match="expected a kernel"): Sum((Relational(), X))
+    with pytest.raises(ValueError, match="a weight"): Sum((Relational(),), (-1.,))
 
 
 def test_a_node_without_features_among_others():
@@ -126,34 +131,34 @@ def test_a_node_without_features_among_others():
     y = np.array([g.size() for g in graphs], float)
     model = Surrogate(candidate_priors(X)).learn(range(25), y[:25])
     assert np.isfinite(model.mean.numpy()).all() and "relations" in candidate_priors(X)[-1].label
-    assert np.isfinite(RelationalPrior(X).block(range(40)).numpy()).all()
+    assert np.isfinite(over(Relational(), X).block(range(40)).numpy()).all()
 
 
 def test_weights_by_evidence_depend_on_values_alone():
     graphs = graphs_of([8]*60, p=0.3)
     X = domain_of(graphs)
     y = np.array([sum(d == 2 for *_, d in g.edges(data="kind")) for g in graphs], float)
-    parts = [DistinctPrior(X, total=True), RelationalPrior(X, total=True), OverlapPrior(X, 1)]
+    parts = GNTK(over="sum"), Relational(over="sum"), Overlap(1)
     arms = list(range(40))
-    make = lambda: Surrogate([WeighedPrior(parts)])
+    make = lambda: Surrogate([over(Sum(parts, None, True, True), X)])
     once, single = make().learn(arms, y[arms]), make()
     for a in arms: single.learn(a, y[a]).latent
     assert torch.equal(once.mean, single.mean) and once.facts == single.facts
     same = make().learn(arms, 1000*y[arms] - 7)
     assert_allclose(same.mean, 1000*once.mean - 7, rtol=1e-7)
-    weights = once._fit.prior.weights
+    weights = once._fit.prior.kernel.weights
     assert abs(sum(weights) - 1) < 1e-12 and weights[1] + weights[2] > weights[0]
     assert len(once.predict(domain_of(graphs_of([8]*3, seed=700, p=0.3)))) == 3
 
 
 def test_weights_by_evidence_without_information():
     X = domain_of(graphs_of([6]*20))
-    parts = [RelationalPrior(X), OverlapPrior(X, 1)]
-    K = torch.stack([p.block(range(10)) for p in parts])
+    parts = Relational(), Overlap(1)
+    K = torch.stack([over(k, X).block(range(10)) for k in parts])
     nothing = evidence_weights(K, torch.zeros(10).double())
     assert nothing.isfinite().all() and (nothing > 0).all()
     for values in ([], [3.], [5., 5., 5.], [1e300, -1e300, 3e299]):
-        s = Surrogate(WeighedPrior(parts)).learn(range(len(values)), values)
+        s = Surrogate(over(Sum(parts, None, True, True), X)).learn(range(len(values)), values)
         assert s.mean.isfinite().all() and (s.std > 0).all()
     one = evidence_weights(K[:1], torch.from_numpy(np.random.default_rng(0).standard_normal(10)))
     assert len(one) == 2 and (one > 0).all()
@@ -191,7 +196,7 @@ def test_the_surrogate_finds_that_fingerprints_matter():
 def test_weights_of_all_sums():
     pytest.importorskip("rdkit")
     X = GraphDomain.from_smiles(dyes(30), duplicates="merge")
-    labels = lambda p: [q.label for q in p.parts]
+    labels = lambda p: [k.label for k in p.kernel.parts]
     assert len(set(labels(weighed_sum(X)))) == 4
     own = GraphDomain.from_smiles(dyes(30), duplicates="merge",
                                   features=lambda a: [a.GetAtomicNum(), 1])
@@ -203,7 +208,7 @@ def test_fingerprints_come_first_for_reactions_only():
     pytest.importorskip("rdkit")
     couplings = [f"{a}.{b}" for a in dyes(8) for b in ("CCO", "c1ccccc1Br", "CN", "CC(=O)O")]
     salts = [*dyes(20), *(f"{s}.Cl" for s in dyes(15))]
-    labels = lambda s: [(p.label.partition("with ")[2], p.far) for p in candidate_priors(
+    labels = lambda s: [(p.label.partition("with ")[2], p.nats) for p in candidate_priors(
         GraphDomain.from_smiles(s))]
     assert labels(couplings) == [("relations and fingerprints", 0), ("", 5), ("relations", 5),
                                  ("relations and overlap", 5)]
@@ -227,8 +232,8 @@ def test_names_of_types_do_not_matter(names):
     X, Y = domain_of(graphs), domain_of(renamed(graphs, names))
     out, new = domain_of(graphs_of([6, 7], seed=9)), domain_of(renamed(graphs_of([6, 7], seed=9),
                                                                        names))
-    for make in (RelationalPrior, OverlapPrior, TypedPrior):
-        p, q = make(X), make(Y)
+    for kernel in (Relational(), Overlap(), Typed()):
+        p, q = over(kernel, X), over(kernel, Y)
         assert_allclose(p.block(range(24)), q.block(range(24)), atol=1e-7)
         assert_allclose(p.cross(out, [0, 5])[0], q.cross(new, [0, 5])[0], atol=1e-7)
     both = GraphDomain.concat([Y, new])                     # added later: the same types
@@ -247,7 +252,8 @@ def test_kinds_of_types_as_they_were():
 def test_graphs_without_types_do_not_fit_a_pool_with_types():
     graphs = graphs_of([5, 6, 7, 8])
     typed, bare = domain_of(graphs), domain_of(graphs, edge_type=None)
-    for make in (RelationalPrior, OverlapPrior, TypedPrior):
+    for kernel in (Relational(), Overlap(), Typed()):
+        make = lambda X: over(kernel, X)                      # noqa: B023
         with pytest.raises(ValueError, match="the pool have types"): make(typed).cross(bare, [0])
         with pytest.raises(ValueError, match="the pool have no types"): make(bare).cross(typed, [0])
         lone = domain_of(graphs_of([1, 2], p=0.), edge_type=None)
@@ -282,7 +288,7 @@ def test_types_are_seen_where_features_do_not_repeat(form):
     X, y = domain_of(graphs), share(graphs)
     assert not look_alike(X)
     priors = candidate_priors(X, form=form)
-    assert [("relations" in p.label, p.far) for p in priors[-2:]] == [(True, 1.5)]*2
+    assert [("relations" in p.label, p.nats) for p in priors[-2:]] == [(True, 1.5)]*2
     model = Surrogate(priors).learn(range(70), y[:70])
     assert "relations" in model.facts["prior"]
     assert rank_correlation(model.mean[70:], y[70:]) > 0.8
@@ -342,16 +348,17 @@ def test_types_that_the_pool_does_not_have():
     "They are like nothing in the pool, as in the relational kernel"
     graphs = unlike(30)
     X, new = domain_of(graphs), domain_of(renamed(unlike(4, seed=8), (0, 5)))
-    p = TypedPrior(X)
-    far = p.view(new)
-    assert float(far.nodes[:, -1].max()) > 0 and not p.view(X).nodes[:, -1].any()
+    p, view = over(Typed(), X), ByType(X)
+    far = view(new)
+    assert float(far.nodes[:, -1].max()) > 0 and not view(X).nodes[:, -1].any()
     C, own = p.cross(new, range(30))
     assert C.isfinite().all() and (own > 0).all()
-    raw = torch.cat([new.raw/p.view.unit, torch.ones(len(new.raw), 1)], 1)
-    old = torch.cat([X.raw/p.view.unit, torch.ones(len(X.raw), 1)], 1)
+    raw = torch.cat([new.raw/view.unit, torch.ones(len(new.raw), 1)], 1)
+    old = torch.cat([X.raw/view.unit, torch.ones(len(X.raw), 1)], 1)
     longer = [GraphDomain.packed(torch.nn.functional.normalize(x, dim=1), D.sizes, edges=D.edges,
                                  raw=x, hops=0) for x, D in ((old, X), (raw, new))]
-    assert_allclose(C, RelationalPrior(longer[0], 1).cross(longer[1], range(30))[0], atol=1e-6)
+    plain = over(Relational(blocks=1), longer[0]).cross(longer[1], range(30))[0]
+    assert_allclose(C, plain, atol=1e-6)
 
 
 def test_features_of_any_unit():

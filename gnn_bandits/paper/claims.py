@@ -22,7 +22,7 @@ from scipy import stats
 from torch import Tensor
 from tqdm import tqdm
 
-from ..bandits import MODELS, Prior, limit_kernel, make_algorithm, run_bandit
+from ..bandits import MODELS, make_algorithm, run_bandit, shortcut
 from ..confidence import beta, rkhs_sphere, subgaussian
 from ..core import (NOISES, check_choice, check_number, first_best, one_thread,
                               split_rng)
@@ -38,6 +38,7 @@ from .ledger import (HALVES, MARGIN, Comparison, Comparisons, Finding, Panel,
                                       register, result_table, sample, slope_interval,
                                       sum_of_means, verdict)
 from ..posterior import Posterior
+from ..priors import LIMITS, Prior
 from ..rewards import Environment, sample_reward
 from ..spectrum import eigenvalues, legendre, multiplicity, shares as shares_of_degrees
 from ..training import Descent, descent_filter, gradient_descent, linearized_fit
@@ -300,7 +301,7 @@ def claim_gain_free_of_n(results, broken=False):
     domain = lambda N, seed: small_domain(40, N, 5, seed, 0.2)
     def change(inputs, power=0):
         gain = lambda N, s: math.log(max_information_gain(
-            N**power*limit_kernel(domain(N, s), inputs), 120, 0.1))
+            N**power*LIMITS[inputs](2).gram(domain(N, s)), 120, 0.1))
         return sum_of_means([[gain(20, s) - gain(5, s) for s in range(6)]])
     found, rival = change("graph", 2*broken), change("vector")
     low, high = found.interval(0.95)
@@ -885,7 +886,8 @@ def compare_kernels(
     for graphs, reward, pulls in (split_rng(np.random.default_rng([31, N, s]), 3)
                                   for s in range(domains)):
         X = GraphDomain.erdos_renyi(80, N, p, 10, graphs)
-        kernels = gntk(X), limit_kernel(X if rival == "vector" else X.permute(graphs), rival)
+        other = X if rival == "vector" else X.permute(graphs)
+        kernels = gntk(X), LIMITS[rival](2).gram(other)
         root = torch.linalg.cholesky(kernels[0] + 1e-10*torch.eye(80))
         f = root @ torch.from_numpy(reward.standard_normal(80))
         arms = pulls.choice(80, 30, replace=False)
@@ -992,7 +994,7 @@ def diagonal_error(
     graphs, weights, pulls = split_rng(np.random.default_rng([33, seed]), 3)
     X = GraphDomain.erdos_renyi(60, 20, 0.2, 10, graphs)
     prior, arms = Prior.network(X, m, rng=weights), pulls.choice(60, 40)
-    exact, diagonal = prior.posterior(lam), prior.diagonal(lam)
+    exact, diagonal = prior.posterior(lam), shortcut(prior, lam)
     for post in (exact, diagonal): post.observe(arms, [0.]*40)
     return math.exp(float((diagonal.std/exact.std)[np.unique(arms)].log().mean()))
 

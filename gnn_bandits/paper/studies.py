@@ -21,7 +21,8 @@ import torch
 from numba import njit
 from scipy.linalg.blas import dger
 
-from ..bandits import Prior, limit_kernel
+from ..bandits import shortcut
+from ..priors import LIMITS, Prior
 from ..core import (NEAR, check_choice, check_number, first_best, one_thread,
                               pack_arrays, progress_bar, unpack_arrays, write_atomically)
 from ..graphs import GraphDomain
@@ -135,7 +136,7 @@ def spread_of(
     "Where a player's uncertainty comes from."
     if player.uncertainty in ("own", player.inputs): return own, False
     if player.uncertainty == "diagonal":
-        return instance.networks[player.inputs].diagonal(player.lam), True
+        return shortcut(instance.networks[player.inputs], player.lam), True
     return Columns(instance.K[player.uncertainty], player.lam, instance.T), True
 
 def pick(policy, mean, spread, beta, active, draw):
@@ -351,7 +352,7 @@ def kernels_of(
         rngs = rng.spawn(2)
         nets = {k: Prior.network(domain, m, inputs=k, rng=r) for k, r in zip(INPUTS.values(), rngs)}
         return {k: v.K.double().numpy() for k, v in nets.items()}, nets
-    return {k: limit_kernel(domain, k).numpy() for k in INPUTS.values()}, {}
+    return {k: LIMITS[k](2).gram(domain).numpy() for k in INPUTS.values()}, {}
 
 def fresh_reward(
     domain:GraphDomain, # Arms

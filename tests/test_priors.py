@@ -1,0 +1,127 @@
+"Every kernel in every form through every door; a cell that is empty has a reason."
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+
+from gnn_bandits import Campaign, GraphDomain, make_algorithm
+from gnn_bandits.kernels import GNTK, Kernel, Matrix, Overlap, Relational, Sum, Typed, Vector
+from gnn_bandits.priors import FORMS, Prior
+from gnn_bandits.surrogate import Surrogate
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+class Size(Kernel):
+    "A kernel that no page of the package has: six lines, and every door takes it."
+    label = "size"
+    def encode(self, X): return X.sizes.double()
+    def between(self, a, b): return torch.exp(-(a[:, None] - b)**2/18)
+    def own(self, a): return torch.ones_like(a)
+
+
+KERNELS = {"gntk": GNTK(), "vector": Vector(), "relational": Relational(over="sum"),
+           "overlap": Overlap(1), "typed": Typed(), "sum": 0.5*GNTK(1) + GNTK(3),
+           "mixture": Sum((GNTK(over="sum"), Overlap(1)), standard=True, free=True),
+           "product": GNTK()*Overlap(1), "new": Size(), "new product": Size()*GNTK(),
+           "matrix": None}
+NO_FEATURES = {"vector", "relational", "overlap", "mixture", "product", "new", "new product",
+               "matrix"}                                 # for which no features are known
+N = 24
+
+
+@pytest.fixture(scope="module")
+def pool():
+    import networkx as nx
+    rng, graphs = np.random.default_rng(0), []
+    for i in range(N):
+        g = nx.gnp_random_graph(3 + i % 5, 0.5, seed=i)
+        nx.set_node_attributes(g, {v: np.eye(3)[rng.integers(3)] for v in g}, "x")
+        nx.set_edge_attributes(g, {e: int(rng.integers(2)) for e in g.edges}, "kind")
+        graphs.append(g)
+    return GraphDomain.from_networkx(graphs, edge_type="kind")
+
+
+def made(name, pool, form):
+    kernel = KERNELS[name] or Matrix(GNTK().gram(pool))
+    return Prior(kernel, pool, form)
+
+
+CELLS = [(k, f) for k in KERNELS for f in FORMS if not (f == "features" and k in NO_FEATURES)]
+
+
+@pytest.mark.parametrize("name", sorted(NO_FEATURES))
+def test_kernels_without_features_say_so(pool, name):
+    with pytest.raises(ValueError, match="has no explicit features"):
+        made(name, pool, "features").start(0.1)
+
+
+@pytest.mark.parametrize("name, form", CELLS)
+def test_a_bandit_takes_it(pool, name, form):
+    prior = made(name, pool, form)
+    for algorithm, options in (("GNN-UCB", {}), ("GNN-TS", dict(lam=0.01))):
+        if prior.inputs == "vector": algorithm = algorithm.replace("GNN", "NN")
+        alg = make_algorithm(algorithm, pool, prior=prior, rng=np.random.default_rng(1), **options)
+        for _ in range(8):
+            arm = alg.ask()
+            alg.tell(arm, float(np.sin(arm)))
+        assert torch.isfinite(alg.mean).all() and 0 <= alg.ask() < N
+
+
+@pytest.mark.parametrize("name, form", CELLS)
+def test_a_surrogate_takes_it(pool, name, form):
+    s = Surrogate(made(name, pool, form)).learn(range(12), np.sin(np.arange(12)))
+    assert s.facts["form"] == form and s.mean.isfinite().all() and (s.std > 0).all()
+    if name == "matrix":
+        with pytest.raises(ValueError, match="outside the pool"): s.predict(pool[:2])
+    else: assert_allclose(s.predict(pool[[15, 20]])["mean"], s.mean[[15, 20]], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("name, form", CELLS)
+def test_a_campaign_takes_it(pool, tmp_path, name, form):
+    prior = made(name, pool, form)
+    if name.startswith("new"):                           # its code is not on disk
+        with pytest.raises(ValueError, match="Its matrix can be stored"):
+            Campaign.create(tmp_path/"c", pool, prior=prior)
+        prior = Prior.kernel(prior.block(range(N)), pool)
+    with Campaign.create(tmp_path/"c", pool, prior=prior) as c:
+        c.tell(range(12), np.sin(np.arange(12)))
+        asked = c.suggest(3)
+    with Campaign.open(tmp_path/"c") as c:
+        assert c.suggest(3).equals(asked) and c.surrogate().facts["form"] == prior.form
+
+
+@pytest.mark.parametrize("name, form", CELLS)
+def test_botorch_takes_it(pool, name, form):
+    pytest.importorskip("botorch")
+    from gnn_bandits.bridges import as_botorch_model
+    s = Surrogate(made(name, pool, form)).learn(range(12), np.sin(np.arange(12)))
+    posterior = as_botorch_model(s).posterior(torch.tensor([[[3.], [15.]]], dtype=torch.float64))
+    assert posterior.mean.isfinite().all() and (posterior.variance > 0).all()
+
+
+@pytest.mark.parametrize("name, form", CELLS)
+def test_a_form_changes_nothing_but_the_way(pool, name, form):
+    if form == "features": pytest.skip("features approximate the kernel; the page checks them")
+    one, two = (made(name, pool, f).standard for f in ("matrix", form))
+    if form == "rows": one = Prior(one.kernel, pool, "matrix", "anchors")
+    told = list(range(0, N, 3)), np.cos(np.arange(0, N, 3))
+    a, b = (p.start(0.1, 0.2).observe(*told) for p in (one, two))
+    assert_allclose(a.mean, b.mean, atol=1e-5)
+    assert_allclose(a.std, b.std, atol=1e-5)
+
+
+def test_priors_over_one_pool_share_what_they_computed(pool, monkeypatch):
+    calls, encode = [], Overlap.encode
+    monkeypatch.setattr(Overlap, "encode", lambda self, X: calls.append(1) or encode(self, X))
+    fresh = pool[list(range(N))]
+    for weights in ((1, 1), (1, 2), (5, 1)):
+        kernel = Sum((GNTK(), Overlap(3)), weights, standard=True)
+        Prior(kernel, fresh, "rows", "anchors").block([0, 1, 2])
+    assert len(calls) == 1
+
+
+def test_nothing_is_computed_before_it_is_needed(pool, monkeypatch):
+    monkeypatch.setattr(GNTK, "encode", lambda self, X: 1/0)
+    prior = Prior(Sum((GNTK(), Overlap(1)), standard=True), pool[list(range(N))], "rows", "anchors")
+    assert len(prior) == N and "overlap" in prior.label and prior.standard is prior
