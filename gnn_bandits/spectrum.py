@@ -23,7 +23,14 @@ def multiplicity(
     d:int, # Dimension: harmonics on the sphere in R^d, d at least 1
     r:int, # Degree
 )->int: # Exact
-    "Number of linearly independent spherical harmonics of degree `r`."
+    """Number of linearly independent spherical harmonics of degree `r`.
+
+    Examples
+    --------
+    >>> from gnn_bandits import multiplicity
+    >>> [multiplicity(3, r) for r in range(5)]
+    [1, 3, 5, 7, 9]
+    """
     check_number("the dimension d", d, 1, whole=True)
     check_number("the degree", r, 0, whole=True)
     d, r = int(d), int(r)
@@ -133,7 +140,16 @@ def eigenvalues(
     R:int, # Largest degree
     exact:bool=True, # Each to its last bits; False: fast, all to about 1e-14
 )->Tensor: # (R+1,) float64: λ_0 ... λ_R
-    "Eigenvalues of the normalised neural tangent kernel on the sphere in R^d, one for each degree."
+    """Eigenvalues of the normalised neural tangent kernel on the sphere in R^d, one a degree.
+
+    Examples
+    --------
+    >>> from gnn_bandits import eigenvalues, multiplicity
+    >>> lam = eigenvalues(2, 3, 40)                     # two hidden layers, the sphere in R^3
+    >>> total = sum(multiplicity(3, r)*float(lam[r]) for r in range(41))
+    >>> bool(0.98 < total < 1)                          # all of them sum to 1
+    True
+    """
     check_number("the number of hidden layers L", L, 1, whole=True)
     check_number("the dimension d", d, 2, whole=True)
     check_number("the degree", R, 0, whole=True)
