@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numba import njit
-from scipy.fft import dct
 from torch import Tensor
 
 from .core import ALONE, check_number, in_threads, one_thread
@@ -93,6 +92,7 @@ class Series(NamedTuple):
 
 def chebyshev(values, dtype):
     "Coefficients of the powers of x from values at Chebyshev points; None if there are too many."
+    from scipy.fft import dct
     series, terms = dct(values)/len(values), TERMS[dtype]
     series[0] /= 2
     if np.abs(series[terms:]).sum() > 32*torch.finfo(dtype).eps: return None

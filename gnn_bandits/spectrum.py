@@ -9,10 +9,8 @@ __all__ = ['multiplicity', 'legendre', 'eigenvalues', 'shares']
 import math
 from functools import lru_cache
 
-import mpmath
 import numpy as np
 import torch
-from scipy.special import roots_legendre
 from torch import Tensor
 
 from .core import check_number, one_thread
@@ -55,6 +53,7 @@ def legendre(
 @lru_cache(maxsize=256)
 def _quadrature(L, d, R):
     "Eigenvalues 0 to R by one rule in double precision."
+    from scipy.special import roots_legendre
     x, w = roots_legendre(400 + 2*R + 4*math.isqrt(d))
     theta = np.pi*(x + 1)/2
     w = w*np.sin(theta)**(d - 2)
@@ -66,6 +65,7 @@ def gauss_legendre(
     bits:int, # Bits after the binary point
 )->tuple[np.ndarray, np.ndarray]: # Nodes in (-1, 1) and weights: integers, times 2**-bits
     "Gauss–Legendre quadrature in fixed-point arithmetic."
+    from scipy.special import roots_legendre
     one = 1 << bits
     x = np.array([int(v*2**53) << (bits - 53) for v in roots_legendre(n)[0].tolist()], dtype=object)
     for _ in range(math.ceil(math.log2(bits/45)) + 1):
@@ -84,6 +84,7 @@ def kernel_at_nodes(
     bits:int, # Bits after the binary point
 )->np.ndarray: # (3, n) integers: cos θ, normalised kernel, sin(θ)^(d-2)
     "The three factors of the Funk–Hecke integrand in fixed-point arithmetic."
+    import mpmath
     rows = []
     with mpmath.workprec(bits):
         for v in x:

@@ -21,7 +21,7 @@ from gnn_bandits.project import api
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(".".join(p.relative_to(ROOT/"gnn_bandits").with_suffix("").parts)
                  for p in (ROOT/"gnn_bandits").rglob("*.py") if not p.stem.startswith("_"))
-HOME = gnn_bandits._HOME      # from public name to module
+HOME = api.PUBLIC             # from public name to module
 HEAVY = {"matplotlib", "jax", "rdkit", "dask", "networkx", "sphinx", "nbdev", "sklearn", "pandas",
          "torch_geometric", "botorch", "gpytorch"}
 
