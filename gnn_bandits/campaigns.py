@@ -54,7 +54,14 @@ MULTIPLIERS = {"ucb": 2., "ei": 1., "ts": 1., "pe": 1.5, "random": 1.} # β of e
 
 @dataclass(frozen=True)
 class CampaignPolicy:
-    "How a campaign chooses; changes of it are recorded."
+    """How a campaign chooses; changes of it are recorded.
+
+    Examples
+    --------
+    >>> from gnn_bandits import CampaignPolicy
+    >>> CampaignPolicy("ei", starts=5).name
+    'ei'
+    """
     name:str="ucb" # A key of `MULTIPLIERS`
     beta:float|None=None # Multiplier of the uncertainty; None: the policy's own
     starts:int|None=None # Random candidates before the model is asked; None: by the pool's size
@@ -503,7 +510,19 @@ def unpack_prior(
 
 # %% ../nbs/19_campaigns.ipynb #03b90600
 class Campaign:
-    "A pool of graphs, what was asked and told about it, and a model that learns from it."
+    """A pool of graphs, what was asked and told about it, and a model that learns from it.
+
+    Examples
+    --------
+    >>> import numpy as np, tempfile
+    >>> from gnn_bandits import Campaign, GraphDomain
+    >>> domain = GraphDomain.erdos_renyi(20, 5, 0.4, 3, np.random.default_rng(0))
+    >>> campaign = Campaign.create(tempfile.mkdtemp() + "/mine", domain)
+    >>> batch = campaign.ask(4)
+    >>> _ = campaign.tell(batch, [1.2, 0.3, 0.7, 0.9])    # on disk when it returns
+    >>> bool(campaign.best()["arm"][0] == batch[0]), len(campaign.ask(2))
+    (True, 2)
+    """
     def __init__(self,
         path:str|Path, # Folder of a campaign
         settings:dict, # What it was created with

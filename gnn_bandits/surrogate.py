@@ -434,7 +434,18 @@ def weighed_sum(
 STEP = 64 # Values between two fits that are taken in together
 
 class Surrogate:
-    "A model of a pool that fits itself; larger values are better, in the user's unit."
+    """A model of a pool that fits itself; larger values are better, in the user's unit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from gnn_bandits import GraphDomain, Surrogate
+    >>> from gnn_bandits.surrogate import candidate_priors
+    >>> domain = GraphDomain.erdos_renyi(20, 5, 0.4, 3, np.random.default_rng(0))
+    >>> model = Surrogate(candidate_priors(domain)).learn([3, 5, 8], [1.2, 0.3, 0.7])
+    >>> bool(model.std[3] < model.std[4])
+    True
+    """
     def __init__(self,
         priors, # A `Prior`, or a list of alternatives over the same arms
         noise_std:float|None=None, # Known noise of a value, in the user's unit; None: found
