@@ -26,17 +26,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from fastcore.basics import patch
-from scipy.special import gammaln
-from scipy.stats import norm
 from torch import Tensor
 
 from .bandits import (FeaturePrior, KernelPrior, Prior, RowsPrior, log_improvement,
                                  plausible)
 from .confidence import beta as theorem_beta
-from .core import (array_hash, as_csv, best_first, check_choice, check_gram,
+from .core import (Lazy, array_hash, as_csv, best_first, check_choice, check_gram,
                               check_number, clear_leftovers, counter_rng, first_best, leftovers,
                               one_thread, pack_arrays, plain, progress_bar, temporary,
                               unpack_arrays, write_atomically)
@@ -48,6 +45,9 @@ from .relations import (DistinctPrior, OverlapPrior, RelationalPrior, SumPrior,
                                    TypedPrior, WeighedPrior)
 from .surrogate import (FeaturesPrior, LazyPrior, Surrogate, TypedFeaturesPrior,
                                    candidate_priors)
+
+# %% ../nbs/19_campaigns.ipynb #9e5513ae
+pd = Lazy("pandas")
 
 # %% ../nbs/19_campaigns.ipynb #25f9d6b8
 MULTIPLIERS = {"ucb": 2., "ei": 1., "ts": 1., "pe": 1.5, "random": 1.} # β of each policy
@@ -527,7 +527,7 @@ class Campaign:
         path:str|Path, # Folder of a campaign
         settings:dict, # What it was created with
         domain:GraphDomain, # The candidates it began with
-        table:pd.DataFrame, # Their ids and whatever columns came with them
+        table:"pd.DataFrame", # Their ids and whatever columns came with them
         journal:Journal, # Its events
     ):
         self.path, self.settings, self.journal = Path(path), settings, journal
@@ -566,7 +566,7 @@ def create(
     policy:str="ucb", # Or "ei", "ts", "pe", "random"; or a `CampaignPolicy`
     ids:Sequence|None=None, # A name for each candidate; their numbers if not given
     seed:int=0, # Of everything that is random
-    table:pd.DataFrame|None=None, # Columns to keep beside the candidates, one row for each
+    table:"pd.DataFrame | None"=None, # Columns to keep beside the candidates, one row for each
     prior:Prior|None=None, # A kernel of your own; one is chosen by evidence if not given
     results=None, # Values known already: {id: value}, or a table as for `tell`
 )->Campaign:
@@ -642,7 +642,7 @@ def simple_cell(
     return value if isinstance(value, (bool, int, float, str)) else as_text("a cell", value)
 
 def cells_of(
-    column:pd.Series, # Of a table of candidates
+    column:"pd.Series", # Of a table of candidates
 )->tuple[list[str], str]: # Texts, and what they are: a word that `column_of` knows
     "The cells of a column as texts."
     if column.dtype.kind in "mM":             # times, in as few digits as they need
@@ -664,7 +664,7 @@ def cells_of(
 def column_of(
     texts:list[str], # Cells
     kind:str, # What they are
-)->pd.Series:
+)->"pd.Series":
     "A column from its texts."
     text = pd.Series(["x"]).dtype                             # depends on the version of pandas
     if kind == "text": return pd.Series(texts, dtype=text)
@@ -762,7 +762,7 @@ def read_pool(folder, graphs, rows, fingerprint, rows_fingerprint, columns=None)
 # %% ../nbs/19_campaigns.ipynb #9f0cdf9b
 def told_by_id(
     folder:str|Path, # Of a campaign, which may not open
-)->pd.DataFrame: # id, value, noise, note, as `tell` takes them
+)->"pd.DataFrame": # id, value, noise, note, as `tell` takes them
     "The measurements of a campaign under the ids that it showed when they were told."
     folder = Path(folder)
     with Journal.open(folder/"journal.db") as journal:
@@ -939,7 +939,7 @@ def predict(
     arms=None, # Candidates whose integers are numbers
     ids=None, # Candidates whose integers are ids
     smiles:Sequence|None=None, # Molecules outside the pool, if the candidates are molecules
-)->pd.DataFrame: # arm, id, mean, std, low, high
+)->"pd.DataFrame": # arm, id, mean, std, low, high
     "What is believed of candidates, in the units of the measurements."
     check_number("level", level, above=True, high=1 - 1e-9)
     found, _ = which(candidates, arms, ids)
@@ -966,7 +966,7 @@ def _outside(self:Campaign, domain, level):
 
 # %% ../nbs/19_campaigns.ipynb #4835943c
 @patch(as_prop=True)
-def observations(self:Campaign)->pd.DataFrame: # One row a measurement
+def observations(self:Campaign)->"pd.DataFrame": # One row a measurement
     "All measurements that count, in the order in which they were told."
     self._sync()
     names, ids = ["event", "arm", "value", "noise", "note", "time", "author"], self.ids
@@ -975,7 +975,7 @@ def observations(self:Campaign)->pd.DataFrame: # One row a measurement
     return out.astype({"event": int, "arm": int, "value": float, "noise": float})
 
 @patch(as_prop=True)
-def pending(self:Campaign)->pd.DataFrame: # One row a candidate
+def pending(self:Campaign)->"pd.DataFrame": # One row a candidate
     "Candidates asked for and not told yet, with the reasons given when they were asked for."
     self._sync()
     ids = self.ids
@@ -984,7 +984,7 @@ def pending(self:Campaign)->pd.DataFrame: # One row a candidate
                                        "event", "time", "author", "note"])
 
 @patch(as_prop=True)
-def events(self:Campaign)->pd.DataFrame: # One row an event
+def events(self:Campaign)->"pd.DataFrame": # One row an event
     "Everything that happened, with what was undone."
     self._sync()
     counts = {e.seq for e in effective(self._events)}
@@ -999,7 +999,7 @@ def suggest(
     self:Campaign,
     n:int=1, # How many candidates
     repeats:bool|str|None=None, # Whether measured ones may come again; as the policy says if None
-)->pd.DataFrame: # One row a suggestion
+)->"pd.DataFrame": # One row a suggestion
     "What would be asked for next, and why; nothing is recorded."
     check_number("n", n, 1, whole=True)
     model, record = self.surrogate(), self._record
@@ -1097,7 +1097,7 @@ class Told(NamedTuple):
     noise:object=None # Standard deviations, as they came
     notes:list|None=None # One for each
     kind:str|None=None # "arm" or "id" if a name says what the candidates are
-    index:pd.Index|None=None # Labels that the candidates came with
+    index:"pd.Index | None"=None # Labels that the candidates came with
 
 def told(
     candidates, # Candidates, {id: value}, a series from id to value, or a table
@@ -1139,7 +1139,7 @@ def told_table(table, noise):
 def check_labels(
     what:str, # What the series holds
     series, # Anything; only a series has labels
-    index:pd.Index|None, # Labels of the candidates, if they came with any
+    index:"pd.Index | None", # Labels of the candidates, if they came with any
     names:list, # The candidates in order, as text: their numbers, and their ids
 ):
     "Refuse a series in another order than the candidates."
@@ -1307,7 +1307,7 @@ def add(
     self:Campaign,
     domain:GraphDomain, # New candidates, with the same kind of node features
     ids:Sequence|None=None, # A name for each
-    table:pd.DataFrame|None=None, # Their other columns
+    table:"pd.DataFrame | None"=None, # Their other columns
     prior:Prior|None=None, # For all candidates, if the campaign began with a prior of your own
 )->Campaign: # Itself
     "Add candidates to the pool."
@@ -1346,7 +1346,7 @@ def _add(self:Campaign, domain, ids, table, prior):
 def to_dataframe(
     self:Campaign,
     level:float=0.9, # Probability of the intervals
-)->pd.DataFrame: # One row a candidate
+)->"pd.DataFrame": # One row a candidate
     "State, measurements and predictions of every candidate, beside the columns that came with it."
     out, r = self.predict(level=level), self._record
     why = lambda word: {a: v[word] for d in (r.failed, r.pending, r.excluded) for a, v in d.items()
@@ -1367,7 +1367,7 @@ def to_dataframe(
 def best(
     self:Campaign,
     k:int=1, # How many
-)->pd.DataFrame: # One row a candidate, the best first
+)->"pd.DataFrame": # One row a candidate, the best first
     "The measured candidates believed to be best, beside their measurements."
     check_number("k", k, 1, whole=True)
     obs = self.observations
@@ -1384,7 +1384,7 @@ def best(
 def best_measured(
     self:Campaign,
     k:int=1, # How many
-)->pd.DataFrame: # One row a measurement, the best first
+)->"pd.DataFrame": # One row a measurement, the best first
     "The best single measurements, which may be lucky ones."
     obs = self.observations
     if obs.empty: raise ValueError("nothing was told yet")
@@ -1421,13 +1421,14 @@ def certificate(
     B:float|None=None, # Bound on the norm of the reward, in the model's units; None: Bayesian
 )->dict: # best, bound, remaining, and a sentence
     "How much better than the best measured candidate any candidate can still be."
+    from scipy.special import ndtr
     check_number("delta", delta, above=True, high=0.5)
     leader = int(self.best()["arm"].iloc[0])
     model, pool = self.surrogate(), self._record.states() != "excluded"
     latent, n = model.latent, int(pool.sum())
     if B is None: b = math.sqrt(2*math.log((n + 1)/(2*delta)))
     else: b = theorem_beta(B, math.sqrt(latent.lam), latent.lam, delta, n, norm_factor=1.)
-    level = min(1 - 1e-9, 2*norm.cdf(b) - 1)
+    level = min(1 - 1e-9, 2*ndtr(b) - 1)
     low, high = (v.numpy() for v in model.interval(level))
     rest = pool.copy()
     rest[leader] = False
@@ -1472,7 +1473,7 @@ def virtual(
     rng:np.random.Generator, # Source of the noise and of the choices
     batch:int=1, # Suggestions at a time
     noise_std:float=0., # Of the simulated measurements
-)->pd.DataFrame: # step, arm, value
+)->"pd.DataFrame": # step, arm, value
     "A campaign against known values; nothing is written."
     policy, values = as_policy(policy), np.asarray(values, float)
     model, state, rows = Surrogate(priors), np.full(len(values), "available", dtype="<U9"), []
@@ -1494,7 +1495,7 @@ def simulate(
     runs:int=10, # Replays with different random starts
     batch:int=1, # Suggestions at a time
     progress:bool=True, # Show a bar on a terminal
-)->pd.DataFrame: # step, best found by the policy with its standard error, and at random
+)->"pd.DataFrame": # step, best found by the policy with its standard error, and at random
     "How a policy would have done on the candidates measured so far, against picking at random."
     check_number("runs", runs, 2, whole=True), check_number("batch", batch, 1, whole=True)
     policy, means = self.policy if policy is None else as_policy(policy), self.observations
@@ -1518,6 +1519,7 @@ def best_of_random(
     ordered:np.ndarray, # (n,) values, ascending
 )->np.ndarray: # (n,) for k = 1, …, n
     "Expected maximum of k values drawn without replacement."
+    from scipy.special import gammaln
     n = len(ordered)
     i, k = np.arange(1, n + 1), np.arange(1, n + 1)[:, None]
     log_choose = lambda a, b: gammaln(a + 1) - gammaln(b + 1) - gammaln(np.maximum(a - b, 0) + 1)

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from fastcore.basics import patch
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from .bandits import Prior, RowsPrior, anchor_arms
@@ -488,6 +487,7 @@ def components(
     X:GraphDomain, # Graphs that know their edges
 )->np.ndarray: # (n,)
     "The number of connected parts of each graph."
+    from scipy.sparse.csgraph import connected_components
     v, u, *_ = neighbours(X)
     total, part = connected_components(sparse.csr_matrix((np.ones(len(v)), (v, u))), False)
     graph, seen = np.repeat(np.arange(len(X)), X.sizes.numpy()), np.zeros(total, np.int64)

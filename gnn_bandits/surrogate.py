@@ -16,7 +16,6 @@ from functools import cache, cached_property, partial
 import numpy as np
 import torch
 from fastcore.basics import patch
-from scipy.special import gammaln, ndtr, stdtrit
 from torch import Tensor
 
 from .bandits import (FORMS, ROWS_POOL, Prior, RowsPrior, affordable_degree,
@@ -675,6 +674,7 @@ def _user(self:Surrogate, z):
 @patch
 def _ends(self:Surrogate, mean, std, level, arms=()):
     "Both ends of an interval in the user's unit, by Student's distribution; `arms` are measured."
+    from scipy.special import stdtrit
     new, old = (float(stdtrit(nu, (1 + level)/2)) for nu in self._freedom())
     half = new*std
     if len(arms): half[arms] = old*std[arms]
@@ -683,6 +683,7 @@ def _ends(self:Surrogate, mean, std, level, arms=()):
 @patch
 def _half(self:Surrogate, mean, std, arms=()):
     "Half of the interval of 68 per cent, in the user's unit."
+    from scipy.special import ndtr
     low, high = self._ends(mean, std, 2*float(ndtr(1.)) - 1, arms)
     return high/2 - low/2
 
@@ -730,6 +731,7 @@ def student_log_density(
     nu:float, # Degrees of freedom
 )->Tensor: # Same shape
     "Log density of Student's distribution."
+    from scipy.special import gammaln
     constant = gammaln((nu + 1)/2) - gammaln(nu/2) - math.log(nu*math.pi)/2
     return float(constant) - (nu + 1)/2*torch.log1p(x.square()/nu)
 
