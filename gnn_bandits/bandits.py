@@ -46,8 +46,6 @@ from .training import (ADAM, STOPPING, Descent, Schedule, StopRule, adam,
 class Prior:
     """What is known before the first pull; from `Prior.gntk`, `rows`, `features`, `network`…
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain, Prior, make_algorithm
     >>> rng = np.random.default_rng(0)
@@ -559,8 +557,6 @@ def diagonal(self:NetworkPrior, lam, ridge="lam"):
 class Options:
     """What an algorithm can be told; the defaults are for people with graphs.
 
-    Examples
-    --------
     >>> from gnn_bandits import Options
     >>> Options(beta=2.).beta
     2.0
@@ -748,8 +744,6 @@ MODELS = {"gntk": ModelKind(False, by_kernel, False, 1., False),
 class RandomPolicy:
     """Pull an arm at random.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain, Options, Prior, RandomPolicy
     >>> from gnn_bandits.bandits import Model
@@ -780,8 +774,6 @@ class RandomPolicy:
 class UCB(RandomPolicy):
     """Pull the arm that could be best: the largest mean plus β times the uncertainty.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain, Options, Prior, UCB
     >>> from gnn_bandits.bandits import Model
@@ -810,8 +802,6 @@ def log_improvement(
 class ExpectedImprovement(RandomPolicy):
     """Pull the arm that is expected to exceed the best of those pulled by most.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain, Options, Prior, ExpectedImprovement
     >>> from gnn_bandits.bandits import Model
@@ -833,8 +823,6 @@ class ExpectedImprovement(RandomPolicy):
 class Thompson(RandomPolicy):
     """Pull the best arm of a draw from the posterior.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain, Options, Prior, Thompson
     >>> from gnn_bandits.bandits import Model
@@ -862,8 +850,6 @@ def plausible(
 class Elimination(RandomPolicy):
     """Pull the most uncertain of the arms that may be best.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain, Options, Prior, Elimination
     >>> from gnn_bandits.bandits import Model
@@ -925,8 +911,6 @@ class State:
 class Algorithm:
     """A policy and a model, with the memory of one run.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import Algorithm, GraphDomain, make_algorithm
     >>> rng = np.random.default_rng(0)
@@ -1040,8 +1024,6 @@ def make_algorithm(
 )->Algorithm:
     """A bandit algorithm over the graphs of a domain, or over the arms of a prior.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain, make_algorithm
     >>> rng = np.random.default_rng(0)
@@ -1079,8 +1061,6 @@ def check_prior(prior, domain, inputs, o):
 class History:
     """What happened in a run; arrays with one entry for each pull.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import Environment, GraphDomain, History, make_algorithm, run_bandit
     >>> rng = np.random.default_rng(0)
@@ -1147,8 +1127,6 @@ def run_bandit(
 )->History:
     """Play T pulls.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import Environment, GraphDomain, make_algorithm, run_bandit, sample_reward
     >>> rng = np.random.default_rng(0)

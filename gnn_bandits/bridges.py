@@ -59,8 +59,6 @@ class GraphRegressor:
 
     `labels` are as in `GraphDomain.from_arrays`. After `fit`, `surrogate_` is the model.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain, GraphRegressor
     >>> domain = GraphDomain.erdos_renyi(20, 5, 0.4, 3, np.random.default_rng(0))

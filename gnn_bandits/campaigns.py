@@ -56,8 +56,6 @@ MULTIPLIERS = {"ucb": 2., "ei": 1., "ts": 1., "pe": 1.5, "random": 1.} # β of e
 class CampaignPolicy:
     """How a campaign chooses; changes of it are recorded.
 
-    Examples
-    --------
     >>> from gnn_bandits import CampaignPolicy
     >>> CampaignPolicy("ei", starts=5).name
     'ei'
@@ -512,8 +510,6 @@ def unpack_prior(
 class Campaign:
     """A pool of graphs, what was asked and told about it, and a model that learns from it.
 
-    Examples
-    --------
     >>> import numpy as np, tempfile
     >>> from gnn_bandits import Campaign, GraphDomain
     >>> domain = GraphDomain.erdos_renyi(20, 5, 0.4, 3, np.random.default_rng(0))

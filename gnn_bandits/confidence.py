@@ -34,8 +34,6 @@ def beta(
 )->float:
     """Multiplier of the posterior standard deviation in the confidence set of the theorem.
 
-    Examples
-    --------
     >>> from gnn_bandits import beta
     >>> round(beta(B=1., sigma=0.1, lam=0.01, delta=0.1, arms=100, norm_factor=1.), 3)
     4.899

@@ -489,8 +489,6 @@ def read_table(
 def use_style():
     """Switch matplotlib to the project's style sheet.
 
-    Examples
-    --------
     >>> from gnn_bandits import use_style
     >>> use_style()    # matplotlib draws as on these pages from now on
     """
@@ -564,10 +562,10 @@ def explain(
     try: found = explained(thing).values()
     except OSError: return thing                      # no source at hand: docstrings stay
     for f, rows in found:
-        doc, cut, example = inspect.cleandoc(f.__doc__ or "").partition("\n\nExamples\n")
+        doc, cut, example = inspect.cleandoc(f.__doc__ or "").partition("\n\n>>> ")
         parts = {"Parameters": [entry(*r) for r in rows if r[0] != "return"],
-                 "Returns": [entry(*r) for r in rows if r[0] == "return"]}
+                 "Returns": [entry(*r) for r in rows if r[0] == "return"],
+                 "Examples": [cut.strip() + " " + example] if cut else []}
         parts = ["\n".join([t, "-"*len(t), *lines]) for t, lines in parts.items() if lines]
-        if parts and parts[0] not in doc:
-            f.__doc__ = "\n\n".join([doc, *parts]) + cut + example + "\n"
+        if parts and parts[0] not in doc: f.__doc__ = "\n\n".join([doc, *parts]) + "\n"
     return thing

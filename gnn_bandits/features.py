@@ -62,8 +62,6 @@ def harmonics(
 class GNTKFeatures:
     """Explicit features whose products approximate the GNTK: its eigenfunctions up to a degree.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GNTKFeatures, GraphDomain
     >>> from gnn_bandits.gntk import gntk

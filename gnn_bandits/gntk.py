@@ -58,8 +58,6 @@ def permutation_kernel(
 )->Tensor: # (nX, nY)
     """The permutation invariant additive kernel by its definition: (N!)^2 orders, N at most 6.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain, permutation_kernel
     >>> from gnn_bandits.gntk import gntk
@@ -289,8 +287,6 @@ def gntk_diag(
 )->Tensor: # (n,)
     """Diagonal of `gntk(X, L=L)`, up to rounding.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain, gntk_diag
     >>> from gnn_bandits.gntk import gntk

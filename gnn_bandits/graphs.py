@@ -135,8 +135,6 @@ class GraphDomain(PackedGraphs):
         X.with_hops(hops)  the same graphs, aggregated otherwise
         X[idx], GraphDomain.concat, X.permute, X.save(path), GraphDomain.load(path)
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain
     >>> pair, triangle = np.ones((2, 2)), np.ones((3, 3))

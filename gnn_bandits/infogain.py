@@ -36,8 +36,6 @@ def information_gain(
 )->float: # Nats
     """Half the log-determinant of I + K/lam.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import information_gain
     >>> round(information_gain(np.eye(4), lam=1.), 4)    # four independent arms: 4*log(2)/2
@@ -96,8 +94,6 @@ def max_information_gain(
 )->float: # Nats; at least 1 - 1/e of the true maximum
     """Information gain of the greedy sequence of `T` arms.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import max_information_gain
     >>> round(max_information_gain(np.eye(4), 2, lam=1.), 4)
@@ -135,8 +131,6 @@ def mig_bound(
 )->float: # Nats
     """Upper bound on the maximum information gain of GNTK and NTK, any domain, any graph size.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain, max_information_gain, mig_bound
     >>> from gnn_bandits.gntk import gntk

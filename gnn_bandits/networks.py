@@ -99,8 +99,6 @@ class LazyNet:
 class LazyGNN(LazyNet):
     """The paper's graph network: the mean of one network over the nodes of a graph.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain, LazyGNN
     >>> rng = np.random.default_rng(0)
@@ -149,8 +147,6 @@ class LazyGNN(LazyNet):
 class LazyNN(LazyNet):
     """The network that ignores the graph: one vector of all node features, scaled to length one.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain, LazyNN
     >>> rng = np.random.default_rng(0)

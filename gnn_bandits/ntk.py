@@ -40,8 +40,6 @@ def kappa0(
 )->Tensor: # Same shape, in [0, 1]
     """ReLU arc-cosine function of order 0.
 
-    Examples
-    --------
     >>> from gnn_bandits import kappa0
     >>> [float(kappa0(u)) for u in (1., 0., -1.)]
     [1.0, 0.5, 0.0]
@@ -54,8 +52,6 @@ def kappa1(
 )->Tensor: # Same shape, in [0, 1]
     """ReLU arc-cosine function of order 1.
 
-    Examples
-    --------
     >>> from gnn_bandits import kappa1
     >>> round(float(kappa1(0.)), 6)    # 1/pi
     0.31831

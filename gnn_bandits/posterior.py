@@ -82,8 +82,6 @@ PENDING = 32 # Updates that wait before they are written
 class Posterior(Belief):
     """Exact Gaussian posterior over all arms from their Gram matrix, one observation at a time.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain, Posterior
     >>> from gnn_bandits.gntk import gntk
@@ -333,8 +331,6 @@ def hide(
 class FeaturePosterior(Belief):
     """Exact posterior from explicit features and a private variance of each arm; no Gram matrix.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import FeaturePosterior, GNTKFeatures, GraphDomain
     >>> domain = GraphDomain.erdos_renyi(500, 5, 0.4, 3, np.random.default_rng(0))
@@ -687,8 +683,6 @@ RIDGES = {"lam": lambda lam, t: (lam, lam), # ridge and factor
 class DiagonalPosterior:
     """The paper's practical uncertainty: the matrix of the weights replaced by its diagonal.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import DiagonalPosterior
     >>> post = DiagonalPosterior(np.ones((3, 2)), lam=0.5)
@@ -787,8 +781,6 @@ def fit_noise(
 )->tuple[float, float]: # Noise variance λ in units of the kernel, scale a of the kernel
     """The noise and the scale under which the rewards, with weak priors, are most plausible.
 
-    Examples
-    --------
     >>> import torch
     >>> from gnn_bandits import fit_noise
     >>> K, pulls = torch.eye(3, dtype=torch.float64), torch.full((3,), 100., dtype=torch.float64)
@@ -829,8 +821,6 @@ def fit_times(
 class FittedPosterior(Belief):
     """A posterior in the units of the rewards: it standardises them, finds its scale and its noise.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import FittedPosterior, GraphDomain, Prior
     >>> domain = GraphDomain.erdos_renyi(40, 5, 0.4, 3, np.random.default_rng(0))

@@ -27,8 +27,6 @@ from .spectrum import multiplicity
 class RewardOptions:
     """Which reward is drawn, and how.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain, RewardOptions, sample_reward
     >>> rng = np.random.default_rng(0)
@@ -201,8 +199,6 @@ def sample_reward(
 )->Tensor: # (n,), or (samples, n)
     """A random reward of every graph.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain, sample_reward
     >>> rng = np.random.default_rng(0)
@@ -239,8 +235,6 @@ def sample_reward(
 class Environment:
     """Noisy rewards of the arms of a bandit, with the books kept.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import Environment, GraphDomain
     >>> rng = np.random.default_rng(0)

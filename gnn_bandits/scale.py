@@ -172,8 +172,6 @@ def read_part(
 class Library:
     """Features and private variances of many graphs, in parts that need not fit into memory.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GNTKFeatures, GraphDomain, Library
     >>> graphs = GraphDomain.erdos_renyi(60, 5, 0.4, 3, np.random.default_rng(0))
@@ -333,8 +331,6 @@ def featurize(
 )->Library: # Open
     """Write the features of all blocks into a folder; goes on where an earlier call was stopped.
 
-    Examples
-    --------
     >>> import numpy as np, tempfile
     >>> from gnn_bandits import GNTKFeatures, GraphDomain, featurize
     >>> graphs = GraphDomain.erdos_renyi(60, 5, 0.4, 3, np.random.default_rng(0))
@@ -476,8 +472,6 @@ SCATTERED = 8 # Reading a number here and there costs about as much as so many i
 class LazyPosterior(Belief):
     """The posterior over a library that touches few features at each step; exact all the same.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GNTKFeatures, GraphDomain, LazyPosterior, Library
     >>> graphs = GraphDomain.erdos_renyi(60, 5, 0.4, 3, np.random.default_rng(0))

@@ -23,8 +23,6 @@ def multiplicity(
 )->int: # Exact
     """Number of linearly independent spherical harmonics of degree `r`.
 
-    Examples
-    --------
     >>> from gnn_bandits import multiplicity
     >>> [multiplicity(3, r) for r in range(5)]
     [1, 3, 5, 7, 9]
@@ -143,8 +141,6 @@ def eigenvalues(
 )->Tensor: # (R+1,) float64: λ_0 ... λ_R
     """Eigenvalues of the normalised neural tangent kernel on the sphere in R^d, one a degree.
 
-    Examples
-    --------
     >>> from gnn_bandits import eigenvalues, multiplicity
     >>> lam = eigenvalues(2, 3, 40)                     # two hidden layers, the sphere in R^3
     >>> total = sum(multiplicity(3, r)*float(lam[r]) for r in range(41))

@@ -435,8 +435,6 @@ STEP = 64 # Values between two fits that are taken in together
 class Surrogate:
     """A model of a pool that fits itself; larger values are better, in the user's unit.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import GraphDomain, Surrogate
     >>> from gnn_bandits.surrogate import candidate_priors

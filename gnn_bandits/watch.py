@@ -651,8 +651,6 @@ def markup(
 class Watch:
     """A run, or two side by side, with a slider over its steps; shows itself in a notebook.
 
-    Examples
-    --------
     >>> import numpy as np
     >>> from gnn_bandits import Environment, GraphDomain, Watch, make_algorithm, run_bandit
     >>> rng = np.random.default_rng(0)

@@ -125,7 +125,7 @@ def test_example_runs(name, monkeypatch):
 
 def test_a_wrong_example_is_found(monkeypatch):
     def nothing(): "Say nothing."
-    def wrong(): "Add.\n\nExamples\n--------\n>>> from gnn_bandits import beta\n>>> 1 + 1\n3"
+    def wrong(): "Add.\n\n>>> from gnn_bandits import beta\n>>> 1 + 1\n3"
     for thing, said in ((nothing, "no example"), (wrong, "Expected:\n    3\nGot:\n    2")):
         monkeypatch.setattr(gnn_bandits, "beta", thing)
         assert said in api.failed_example("beta")

@@ -218,7 +218,7 @@ def api_entry(
         more = f"{parameter_table(thing)}\n\n{folded_source(thing)}"
     anchor = f'<span id="{name.lower()}"></span>\n\n' if "." in name else ""
     source = f"{{.source}}\n[source]({m['source']})\n\n" if m["source"] else ""
-    doc, *cut = re.split(r"\n\n(?:Parameters|Returns|Examples)\n---", m["doc"].strip(), maxsplit=1)
+    doc, *cut = re.split(r"\n\n(?:\w+\n---|>>> )", m["doc"].strip(), maxsplit=1)
     if cut and doc.startswith("*"): doc += "*"                 # the emphasis ended further down
     return (f"{anchor}{m['level']} `{name}`\n\n:::::{{container}} api\n{source}"
             f"```python\n{signature}\n```\n\n{doc}\n\n{more}\n:::::\n")
