@@ -135,7 +135,7 @@ def test_a_wrong_example_is_found(monkeypatch):
 def test_help_explains_every_parameter(name):
     assert api.unexplained(name) == []
     text = pydoc.plain(pydoc.render_doc(getattr(gnn_bandits, name)))
-    assert text.count("Examples\n") == 1
+    assert inspect.getdoc(getattr(gnn_bandits, name)).count("Examples\n--------\n>>> ") == 1
     rows = explained(getattr(gnn_bandits, name))[""][1]
     assert all(row[3] in text for row in rows)
 
