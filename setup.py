@@ -31,8 +31,9 @@ setup(
         "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering",
     ],
-    packages=find_packages(include=["gnn_bandits", "gnn_bandits.*"]),
-    package_data={"gnn_bandits": ["*.mplstyle", "*.css"], "gnn_bandits.paper": ["*.csv", "*.json"]},
+    packages=find_packages(include=["gnn_bandits", "gnn_bandits.*"],
+                           exclude=["gnn_bandits.project"]),    # for clones only
+    package_data={"gnn_bandits": ["*.mplstyle"], "gnn_bandits.paper": ["*.csv", "*.json"]},
     python_requires=f">={cfg['min_python']}",
     install_requires=cfg["requirements"].split(),
     extras_require=extras,

@@ -15,16 +15,37 @@ is `gnn_bandits`, or `python -m gnn_bandits`.
 """
 __version__ = "0.1.0"
 
-from .api import PUBLIC as _PUBLIC
-from .api import fetch as _fetch
-
-__all__ = list(_PUBLIC)
+_HOME = {name: module for module, names in {
+    "core": "use_style",
+    "graphs": "GraphDomain",
+    "ntk": "kappa0 kappa1",
+    "gntk": "gntk_diag permutation_kernel",
+    "networks": "LazyGNN LazyNN",
+    "spectrum": "eigenvalues multiplicity",
+    "features": "GNTKFeatures",
+    "infogain": "information_gain max_information_gain mig_bound",
+    "posterior": "Posterior FeaturePosterior FittedPosterior DiagonalPosterior fit_noise",
+    "confidence": "beta",
+    "rewards": "sample_reward RewardOptions Environment",
+    "priors": "Prior",
+    "bandits": "make_algorithm run_bandit Algorithm History Options "
+               "RandomPolicy UCB ExpectedImprovement Thompson Elimination",
+    "watch": "Watch",
+    "surrogate": "Surrogate",
+    "campaigns": "Campaign CampaignPolicy",
+    "bridges": "GraphRegressor",
+    "scale": "featurize Library LazyPosterior",
+}.items() for name in names.split()}
+__all__ = list(_HOME)
 
 
 def __getattr__(name):
-    if name not in _PUBLIC: raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return globals().setdefault(name, _fetch(name))
+    if name not in _HOME: raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+    from .core import explain
+    thing = explain(getattr(import_module(f".{_HOME[name]}", __name__), name))
+    return globals().setdefault(name, thing)
 
 
 def __dir__():
-    return sorted({*globals(), *__all__} - {"_PUBLIC", "_fetch"})
+    return sorted({*globals(), *__all__} - {"_HOME"})

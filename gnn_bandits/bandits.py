@@ -73,7 +73,12 @@ def shortcut(
 # %% ../nbs/12_bandits.ipynb #8849a290
 @dataclass(frozen=True)
 class Options:
-    "What an algorithm can be told; the defaults are for people with graphs."
+    """What an algorithm can be told; the defaults are for people with graphs.
+
+    >>> from gnn_bandits import Options
+    >>> Options(beta=2.).beta
+    2.0
+    """
     m:int=2048 # Width of the network
     L:int=2 # Hidden layers
     lam:float|None=None # Noise variance, normalised kernel; None: found from the rewards
@@ -255,7 +260,19 @@ MODELS = {"gntk": ModelKind(False, by_kernel, False, 1., False),
 
 # %% ../nbs/12_bandits.ipynb #9b62031a
 class RandomPolicy:
-    "Pull an arm at random."
+    """Pull an arm at random.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import GraphDomain, Options, Prior, RandomPolicy
+    >>> from gnn_bandits.bandits import Model
+    >>> rng = np.random.default_rng(0)
+    >>> prior = Prior.gntk(GraphDomain.erdos_renyi(20, 5, 0.4, 3, rng))
+    >>> model = Model(prior, options=Options(lam=0.01))
+    >>> model.observe(4, 1.5)
+    >>> _ = model.train(rng)
+    >>> 0 <= RandomPolicy(model, model.options).pick(rng) < 20
+    True
+    """
     def __init__(self,
         model:Model, # What it looks at
         options:Options, # β and the rest
@@ -273,7 +290,19 @@ class RandomPolicy:
         "Look at the model after a pull."
 
 class UCB(RandomPolicy):
-    "Pull the arm that could be best: the largest mean plus β times the uncertainty."
+    """Pull the arm that could be best: the largest mean plus β times the uncertainty.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import GraphDomain, Options, Prior, UCB
+    >>> from gnn_bandits.bandits import Model
+    >>> rng = np.random.default_rng(0)
+    >>> prior = Prior.gntk(GraphDomain.erdos_renyi(20, 5, 0.4, 3, rng))
+    >>> model = Model(prior, options=Options(lam=0.01))
+    >>> model.observe(4, 1.5)
+    >>> _ = model.train(rng)
+    >>> 0 <= UCB(model, model.options).pick(rng) < 20
+    True
+    """
     def pick(self, rng): return first_best(self.model.mean + self.options.beta*self.model.std)
 
 # %% ../nbs/12_bandits.ipynb #c5b1920c
@@ -289,7 +318,19 @@ def log_improvement(
     return torch.where(z > -1, above, -far**2/2 - math.log(2*math.pi)/2 + rest.log())
 
 class ExpectedImprovement(RandomPolicy):
-    "Pull the arm that is expected to exceed the best of those pulled by most."
+    """Pull the arm that is expected to exceed the best of those pulled by most.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import GraphDomain, Options, Prior, ExpectedImprovement
+    >>> from gnn_bandits.bandits import Model
+    >>> rng = np.random.default_rng(0)
+    >>> prior = Prior.gntk(GraphDomain.erdos_renyi(20, 5, 0.4, 3, rng))
+    >>> model = Model(prior, options=Options(lam=0.01))
+    >>> model.observe(4, 1.5)
+    >>> _ = model.train(rng)
+    >>> 0 <= ExpectedImprovement(model, model.options).pick(rng) < 20
+    True
+    """
     def pick(self, rng):
         mean, std = self.model.mean, self.model.std.clamp(min=1e-300)
         pulled = torch.tensor(sorted(set(self.model.arms)), dtype=torch.long)
@@ -298,7 +339,19 @@ class ExpectedImprovement(RandomPolicy):
 
 # %% ../nbs/12_bandits.ipynb #291bac71
 class Thompson(RandomPolicy):
-    "Pull the best arm of a draw from the posterior."
+    """Pull the best arm of a draw from the posterior.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import GraphDomain, Options, Prior, Thompson
+    >>> from gnn_bandits.bandits import Model
+    >>> rng = np.random.default_rng(0)
+    >>> prior = Prior.gntk(GraphDomain.erdos_renyi(20, 5, 0.4, 3, rng))
+    >>> model = Model(prior, options=Options(lam=0.01))
+    >>> model.observe(4, 1.5)
+    >>> _ = model.train(rng)
+    >>> 0 <= Thompson(model, model.options).pick(rng) < 20
+    True
+    """
     def pick(self, rng): return first_best(self.model.draw(rng, self.options.beta))
 
 # %% ../nbs/12_bandits.ipynb #ea1b45a0
@@ -313,7 +366,19 @@ def plausible(
 
 # %% ../nbs/12_bandits.ipynb #767b42a1
 class Elimination(RandomPolicy):
-    "Pull the most uncertain of the arms that may be best."
+    """Pull the most uncertain of the arms that may be best.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import GraphDomain, Options, Prior, Elimination
+    >>> from gnn_bandits.bandits import Model
+    >>> rng = np.random.default_rng(0)
+    >>> prior = Prior.gntk(GraphDomain.erdos_renyi(20, 5, 0.4, 3, rng))
+    >>> model = Model(prior, options=Options(lam=0.01))
+    >>> model.observe(4, 1.5)
+    >>> _ = model.train(rng)
+    >>> 0 <= Elimination(model, model.options).pick(rng) < 20
+    True
+    """
     def __init__(self, model, options):
         super().__init__(model, options)
         self.beta, self.slack = multiplier(model, options), slack(model, options)
@@ -362,7 +427,16 @@ class State:
     steps:int=0 # Of that training
 
 class Algorithm:
-    "A policy and a model, with the memory of one run."
+    """A policy and a model, with the memory of one run.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import Algorithm, GraphDomain, make_algorithm
+    >>> rng = np.random.default_rng(0)
+    >>> domain = GraphDomain.erdos_renyi(20, 5, 0.4, 3, rng)
+    >>> alg = make_algorithm("GNN-TS", domain, model="gntk", rng=rng)
+    >>> isinstance(alg, Algorithm), tuple(alg.std.shape)
+    (True, (20,))
+    """
     def __init__(self,
         name:str, # For people
         model:Model, # What it believes
@@ -466,7 +540,18 @@ def make_algorithm(
     preset:str="default", # Options to start from: "default", "paper", "theory" or "released"
     **options, # Fields of `Options` that should differ
 )->Algorithm:
-    "A bandit algorithm over the graphs of a domain, or over the arms of a prior."
+    """A bandit algorithm over the graphs of a domain, or over the arms of a prior.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import GraphDomain, make_algorithm
+    >>> rng = np.random.default_rng(0)
+    >>> domain = GraphDomain.erdos_renyi(20, 5, 0.4, 3, rng)
+    >>> alg = make_algorithm("GNN-UCB", domain, model="gntk", rng=rng)
+    >>> arm = alg.ask()                        # test this graph, then say what came out
+    >>> _ = alg.tell(arm, 0.3)
+    >>> 0 <= alg.ask() < 20
+    True
+    """
     o = options_for(name, model, preset, **options)
     network, own = split_rng(rng, 2)
     inputs, kind = ALGORITHMS[name][0], MODELS[model]
@@ -492,7 +577,17 @@ def check_prior(prior, domain, inputs, o):
 # %% ../nbs/12_bandits.ipynb #e0db7731
 @dataclass(frozen=True)
 class History:
-    "What happened in a run; arrays with one entry for each pull."
+    """What happened in a run; arrays with one entry for each pull.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import Environment, GraphDomain, History, make_algorithm, run_bandit
+    >>> rng = np.random.default_rng(0)
+    >>> domain = GraphDomain.erdos_renyi(3, 5, 0.4, 3, rng)
+    >>> env = Environment(domain, [0.1, 0.7, 0.4], rng=rng)
+    >>> history = run_bandit(make_algorithm("Random", domain, model="gntk", rng=rng), env, 4)
+    >>> isinstance(history, History), len(history.arms), len(history.rewards)
+    (True, 4, 4)
+    """
     arms:np.ndarray # Arms pulled
     rewards:np.ndarray # What they paid
     regret:np.ndarray # Of the arm pulled
@@ -548,7 +643,18 @@ def run_bandit(
     checkpoint:str|Path|None=None, # File to save to now and then; if it is there, its run goes on
     every:float=30., # Seconds between two savings
 )->History:
-    "Play T pulls."
+    """Play T pulls.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import Environment, GraphDomain, make_algorithm, run_bandit, sample_reward
+    >>> rng = np.random.default_rng(0)
+    >>> domain = GraphDomain.erdos_renyi(20, 5, 0.4, 3, rng)
+    >>> env = Environment(domain, sample_reward(domain, rng), rng=rng)
+    >>> alg = make_algorithm("GNN-UCB", domain, model="gntk", rng=rng)
+    >>> history = run_bandit(alg, env, 60)
+    >>> bool(history.regret[-10:].sum() < history.regret[:10].sum())
+    True
+    """
     check_number("T", T, 1, whole=True)
     if len(env) != len(alg):
         raise ValueError(f"expected as many arms as the algorithm's {len(alg)}, got {len(env)}")

@@ -57,18 +57,15 @@ def kind_of(graph):
 class GraphRegressor:
     """A regressor over graphs that scikit-learn's tools accept: fit, predict, score.
 
-    depths: hidden layers to choose from by evidence, hops: rounds of aggregation to choose from;
-    None for either: as a campaign does;
-    noise_std: noise of a value if it is known, fitted if None; features: the node attribute of
-    networkx graphs that holds the features; labels: how a single column of classes is encoded, as
-    in `GraphDomain.from_arrays`, a list names all of them. After `fit`, `surrogate_` is the model.
+    `labels` are as in `GraphDomain.from_arrays`. After `fit`, `surrogate_` is the model.
 
-        >>> import numpy as np
-        >>> X = GraphDomain.erdos_renyi(20, 6, 0.3, 4, np.random.default_rng(0))
-        >>> reg = GraphRegressor(depths=(2,)).fit(X[:15], np.arange(15.))
-        >>> mean, std = reg.predict(X[15:], return_std=True)
-        >>> mean.shape, bool((std > 0).all())
-        ((5,), True)
+    >>> import numpy as np
+    >>> from gnn_bandits import GraphDomain, GraphRegressor
+    >>> domain = GraphDomain.erdos_renyi(20, 5, 0.4, 3, np.random.default_rng(0))
+    >>> y = np.linspace(0, 1, 20)
+    >>> mean, std = GraphRegressor().fit(domain[:15], y[:15]).predict(domain[15:], return_std=True)
+    >>> mean.shape, std.shape
+    ((5,), (5,))
     """
     _estimator_type = "regressor"                     # for scikit-learn before 1.6
     def __init__(self,

@@ -24,16 +24,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 import torch
 from fastcore.basics import patch
-from scipy.special import gammaln
-from scipy.stats import norm
 from torch import Tensor
 
 from .bandits import log_improvement, plausible
 from .confidence import beta as theorem_beta
-from .core import (array_hash, as_csv, best_first, check_choice,
+from .core import (Lazy, array_hash, as_csv, best_first, check_choice,
                               check_number, clear_leftovers, counter_rng, first_best, leftovers,
                               one_thread, plain, progress_bar, temporary,
                               write_atomically)
@@ -44,12 +41,20 @@ from .molecules import featurize_like
 from .priors import Prior
 from .surrogate import Surrogate, candidate_priors
 
+# %% ../nbs/19_campaigns.ipynb #9e5513ae
+pd = Lazy("pandas")
+
 # %% ../nbs/19_campaigns.ipynb #25f9d6b8
 MULTIPLIERS = {"ucb": 2., "ei": 1., "ts": 1., "pe": 1.5, "random": 1.} # β of each policy
 
 @dataclass(frozen=True)
 class CampaignPolicy:
-    "How a campaign chooses; changes of it are recorded."
+    """How a campaign chooses; changes of it are recorded.
+
+    >>> from gnn_bandits import CampaignPolicy
+    >>> CampaignPolicy("ei", starts=5).name
+    'ei'
+    """
     name:str="ucb" # A key of `MULTIPLIERS`
     beta:float|None=None # Multiplier of the uncertainty; None: the policy's own
     starts:int|None=None # Random candidates before the model is asked; None: by the pool's size
@@ -385,12 +390,22 @@ def clear_unfinished(
 
 # %% ../nbs/19_campaigns.ipynb #03b90600
 class Campaign:
-    "A pool of graphs, what was asked and told about it, and a model that learns from it."
+    """A pool of graphs, what was asked and told about it, and a model that learns from it.
+
+    >>> import numpy as np, tempfile
+    >>> from gnn_bandits import Campaign, GraphDomain
+    >>> domain = GraphDomain.erdos_renyi(20, 5, 0.4, 3, np.random.default_rng(0))
+    >>> campaign = Campaign.create(tempfile.mkdtemp() + "/mine", domain)
+    >>> batch = campaign.ask(4)
+    >>> _ = campaign.tell(batch, [1.2, 0.3, 0.7, 0.9])    # on disk when it returns
+    >>> bool(campaign.best()["arm"][0] == batch[0]), len(campaign.ask(2))
+    (True, 2)
+    """
     def __init__(self,
         path:str|Path, # Folder of a campaign
         settings:dict, # What it was created with
         domain:GraphDomain, # The candidates it began with
-        table:pd.DataFrame, # Their ids and whatever columns came with them
+        table:"pd.DataFrame", # Their ids and whatever columns came with them
         journal:Journal, # Its events
     ):
         self.path, self.settings, self.journal = Path(path), settings, journal
@@ -429,7 +444,7 @@ def create(
     policy:str="ucb", # Or "ei", "ts", "pe", "random"; or a `CampaignPolicy`
     ids:Sequence|None=None, # A name for each candidate; their numbers if not given
     seed:int=0, # Of everything that is random
-    table:pd.DataFrame|None=None, # Columns to keep beside the candidates, one row for each
+    table:"pd.DataFrame | None"=None, # Columns to keep beside the candidates, one row for each
     prior:Prior|None=None, # A kernel of your own; one is chosen by evidence if not given
     results=None, # Values known already: {id: value}, or a table as for `tell`
 )->Campaign:
@@ -505,7 +520,7 @@ def simple_cell(
     return value if isinstance(value, (bool, int, float, str)) else as_text("a cell", value)
 
 def cells_of(
-    column:pd.Series, # Of a table of candidates
+    column:"pd.Series", # Of a table of candidates
 )->tuple[list[str], str]: # Texts, and what they are: a word that `column_of` knows
     "The cells of a column as texts."
     if column.dtype.kind in "mM":             # times, in as few digits as they need
@@ -527,7 +542,7 @@ def cells_of(
 def column_of(
     texts:list[str], # Cells
     kind:str, # What they are
-)->pd.Series:
+)->"pd.Series":
     "A column from its texts."
     text = pd.Series(["x"]).dtype                             # depends on the version of pandas
     if kind == "text": return pd.Series(texts, dtype=text)
@@ -625,7 +640,7 @@ def read_pool(folder, graphs, rows, fingerprint, rows_fingerprint, columns=None)
 # %% ../nbs/19_campaigns.ipynb #9f0cdf9b
 def told_by_id(
     folder:str|Path, # Of a campaign, which may not open
-)->pd.DataFrame: # id, value, noise, note, as `tell` takes them
+)->"pd.DataFrame": # id, value, noise, note, as `tell` takes them
     "The measurements of a campaign under the ids that it showed when they were told."
     folder = Path(folder)
     with Journal.open(folder/"journal.db") as journal:
@@ -802,7 +817,7 @@ def predict(
     arms=None, # Candidates whose integers are numbers
     ids=None, # Candidates whose integers are ids
     smiles:Sequence|None=None, # Molecules outside the pool, if the candidates are molecules
-)->pd.DataFrame: # arm, id, mean, std, low, high
+)->"pd.DataFrame": # arm, id, mean, std, low, high
     "What is believed of candidates, in the units of the measurements."
     check_number("level", level, above=True, high=1 - 1e-9)
     found, _ = which(candidates, arms, ids)
@@ -829,7 +844,7 @@ def _outside(self:Campaign, domain, level):
 
 # %% ../nbs/19_campaigns.ipynb #4835943c
 @patch(as_prop=True)
-def observations(self:Campaign)->pd.DataFrame: # One row a measurement
+def observations(self:Campaign)->"pd.DataFrame": # One row a measurement
     "All measurements that count, in the order in which they were told."
     self._sync()
     names, ids = ["event", "arm", "value", "noise", "note", "time", "author"], self.ids
@@ -838,7 +853,7 @@ def observations(self:Campaign)->pd.DataFrame: # One row a measurement
     return out.astype({"event": int, "arm": int, "value": float, "noise": float})
 
 @patch(as_prop=True)
-def pending(self:Campaign)->pd.DataFrame: # One row a candidate
+def pending(self:Campaign)->"pd.DataFrame": # One row a candidate
     "Candidates asked for and not told yet, with the reasons given when they were asked for."
     self._sync()
     ids = self.ids
@@ -847,7 +862,7 @@ def pending(self:Campaign)->pd.DataFrame: # One row a candidate
                                        "event", "time", "author", "note"])
 
 @patch(as_prop=True)
-def events(self:Campaign)->pd.DataFrame: # One row an event
+def events(self:Campaign)->"pd.DataFrame": # One row an event
     "Everything that happened, with what was undone."
     self._sync()
     counts = {e.seq for e in effective(self._events)}
@@ -862,7 +877,7 @@ def suggest(
     self:Campaign,
     n:int=1, # How many candidates
     repeats:bool|str|None=None, # Whether measured ones may come again; as the policy says if None
-)->pd.DataFrame: # One row a suggestion
+)->"pd.DataFrame": # One row a suggestion
     "What would be asked for next, and why; nothing is recorded."
     check_number("n", n, 1, whole=True)
     model, record = self.surrogate(), self._record
@@ -960,7 +975,7 @@ class Told(NamedTuple):
     noise:object=None # Standard deviations, as they came
     notes:list|None=None # One for each
     kind:str|None=None # "arm" or "id" if a name says what the candidates are
-    index:pd.Index|None=None # Labels that the candidates came with
+    index:"pd.Index | None"=None # Labels that the candidates came with
 
 def told(
     candidates, # Candidates, {id: value}, a series from id to value, or a table
@@ -1002,7 +1017,7 @@ def told_table(table, noise):
 def check_labels(
     what:str, # What the series holds
     series, # Anything; only a series has labels
-    index:pd.Index|None, # Labels of the candidates, if they came with any
+    index:"pd.Index | None", # Labels of the candidates, if they came with any
     names:list, # The candidates in order, as text: their numbers, and their ids
 ):
     "Refuse a series in another order than the candidates."
@@ -1170,7 +1185,7 @@ def add(
     self:Campaign,
     domain:GraphDomain, # New candidates, with the same kind of node features
     ids:Sequence|None=None, # A name for each
-    table:pd.DataFrame|None=None, # Their other columns
+    table:"pd.DataFrame | None"=None, # Their other columns
     prior:Prior|None=None, # For all candidates, if the campaign began with a prior of your own
 )->Campaign: # Itself
     "Add candidates to the pool."
@@ -1209,7 +1224,7 @@ def _add(self:Campaign, domain, ids, table, prior):
 def to_dataframe(
     self:Campaign,
     level:float=0.9, # Probability of the intervals
-)->pd.DataFrame: # One row a candidate
+)->"pd.DataFrame": # One row a candidate
     "State, measurements and predictions of every candidate, beside the columns that came with it."
     out, r = self.predict(level=level), self._record
     why = lambda word: {a: v[word] for d in (r.failed, r.pending, r.excluded) for a, v in d.items()
@@ -1230,7 +1245,7 @@ def to_dataframe(
 def best(
     self:Campaign,
     k:int=1, # How many
-)->pd.DataFrame: # One row a candidate, the best first
+)->"pd.DataFrame": # One row a candidate, the best first
     "The measured candidates believed to be best, beside their measurements."
     check_number("k", k, 1, whole=True)
     obs = self.observations
@@ -1247,7 +1262,7 @@ def best(
 def best_measured(
     self:Campaign,
     k:int=1, # How many
-)->pd.DataFrame: # One row a measurement, the best first
+)->"pd.DataFrame": # One row a measurement, the best first
     "The best single measurements, which may be lucky ones."
     obs = self.observations
     if obs.empty: raise ValueError("nothing was told yet")
@@ -1284,13 +1299,14 @@ def certificate(
     B:float|None=None, # Bound on the norm of the reward, in the model's units; None: Bayesian
 )->dict: # best, bound, remaining, and a sentence
     "How much better than the best measured candidate any candidate can still be."
+    from scipy.special import ndtr
     check_number("delta", delta, above=True, high=0.5)
     leader = int(self.best()["arm"].iloc[0])
     model, pool = self.surrogate(), self._record.states() != "excluded"
     latent, n = model.latent, int(pool.sum())
     if B is None: b = math.sqrt(2*math.log((n + 1)/(2*delta)))
     else: b = theorem_beta(B, math.sqrt(latent.lam), latent.lam, delta, n, norm_factor=1.)
-    level = min(1 - 1e-9, 2*norm.cdf(b) - 1)
+    level = min(1 - 1e-9, 2*ndtr(b) - 1)
     low, high = (v.numpy() for v in model.interval(level))
     rest = pool.copy()
     rest[leader] = False
@@ -1335,7 +1351,7 @@ def virtual(
     rng:np.random.Generator, # Source of the noise and of the choices
     batch:int=1, # Suggestions at a time
     noise_std:float=0., # Of the simulated measurements
-)->pd.DataFrame: # step, arm, value
+)->"pd.DataFrame": # step, arm, value
     "A campaign against known values; nothing is written."
     policy, values = as_policy(policy), np.asarray(values, float)
     model, state, rows = Surrogate(priors), np.full(len(values), "available", dtype="<U9"), []
@@ -1357,7 +1373,7 @@ def simulate(
     runs:int=10, # Replays with different random starts
     batch:int=1, # Suggestions at a time
     progress:bool=True, # Show a bar on a terminal
-)->pd.DataFrame: # step, best found by the policy with its standard error, and at random
+)->"pd.DataFrame": # step, best found by the policy with its standard error, and at random
     "How a policy would have done on the candidates measured so far, against picking at random."
     check_number("runs", runs, 2, whole=True), check_number("batch", batch, 1, whole=True)
     policy, means = self.policy if policy is None else as_policy(policy), self.observations
@@ -1381,6 +1397,7 @@ def best_of_random(
     ordered:np.ndarray, # (n,) values, ascending
 )->np.ndarray: # (n,) for k = 1, …, n
     "Expected maximum of k values drawn without replacement."
+    from scipy.special import gammaln
     n = len(ordered)
     i, k = np.arange(1, n + 1), np.arange(1, n + 1)[:, None]
     log_choose = lambda a, b: gammaln(a + 1) - gammaln(b + 1) - gammaln(np.maximum(a - b, 0) + 1)

@@ -9,6 +9,7 @@ __all__ = ['GROUPS', 'CAMPAIGN', 'COMMANDS', 'reproduce', 'run', 'run_choices', 
 import argparse, dataclasses, inspect, io, json, math, os, shlex, sys, typing
 from collections import Counter
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 from .campaign_cli import Unheard, put, reply, visible
@@ -287,9 +288,10 @@ COMMANDS = {"campaign new": (CAMPAIGN, "begin a campaign with a file of candidat
             "reproduce": ("gnn_bandits.cli", "run the paper's pipeline and draw its figures"),
             "run": ("gnn_bandits.cli", "play one algorithm once and draw its regret"),
             "ls": ("gnn_bandits.cli", "list the runs of a store"),
-            "show": ("gnn_bandits.cli", "show one run of a store, or why it failed"),
-            "bench": ("gnn_bandits.bench", "compare our code with its peers: time, memory, result"),
-            "site": ("gnn_bandits.site", "build the documentation site and the README")}
+            "show": ("gnn_bandits.cli", "show one run of a store, or why it failed")}
+if find_spec("gnn_bandits.project"):                      # in a clone; the wheel leaves it out
+    COMMANDS["bench"] = "gnn_bandits.project.bench", "compare our code with its peers"
+    COMMANDS["site"] = "gnn_bandits.project.site", "build the documentation site and the README"
 
 # %% ../nbs/42_cli.ipynb #7e9ac03b
 EXAMPLES = {"reproduce": """A first look, a minute or two:

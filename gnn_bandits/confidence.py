@@ -32,7 +32,12 @@ def beta(
     eta:float=None, # Its learning rate
     J:int=None, # Its number of steps
 )->float:
-    "Multiplier of the posterior standard deviation in the confidence set of the theorem."
+    """Multiplier of the posterior standard deviation in the confidence set of the theorem.
+
+    >>> from gnn_bandits import beta
+    >>> round(beta(B=1., sigma=0.1, lam=0.01, delta=0.1, arms=100, norm_factor=1.), 3)
+    4.899
+    """
     positive = dict(B=B, lam=lam, delta=delta, arms=arms, norm_factor=norm_factor,
                     log_factor=log_factor)
     for name, value in positive.items(): check_number(name, value, above=True)

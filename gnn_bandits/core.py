@@ -6,13 +6,13 @@
 __all__ = ['NOISES', 'ALONE', 'NEAR', 'UNTOUCHED', 'shown', 'is_finite', 'check_number', 'check_choice', 'plain', 'check_arms',
            'check_rewards', 'check_gram', 'check_rng', 'split_rng', 'torch_generator', 'counter_rng', 'one_thread',
            'in_threads', 'tie_room', 'first_best', 'best_first', 'available_bytes', 'check_memory', 'peak_mb',
-           'in_notebook', 'progress_bar', 'optional', 'temporary', 'write_atomically', 'leftovers', 'clear_leftovers',
-           'array_hash', 'pack_arrays', 'check_file', 'unpack_arrays', 'as_csv', 'write_table', 'read_table',
-           'use_style']
+           'in_notebook', 'progress_bar', 'optional', 'Lazy', 'temporary', 'write_atomically', 'leftovers',
+           'clear_leftovers', 'array_hash', 'pack_arrays', 'check_file', 'unpack_arrays', 'as_csv', 'write_table',
+           'read_table', 'use_style', 'parameter_rows', 'explained', 'explain']
 
 # %% ../nbs/00_core.ipynb #14e1708a
-import contextlib, csv, gzip, hashlib, importlib, io, json, math, os, re, resource, socket, sys
-import tempfile, time, zipfile
+import contextlib, csv, gzip, hashlib, importlib, inspect, io, json, math, os, re, resource, socket
+import sys, tempfile, time, zipfile
 from collections.abc import Callable, Iterable, Iterator, KeysView, ValuesView
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
@@ -320,6 +320,17 @@ def optional(
     except ModuleNotFoundError as e:
         raise ImportError(f"this needs {e.name}: pip install 'gnn_bandits[{extra}]'") from e
 
+# %% ../nbs/00_core.ipynb #dfcfb820
+class Lazy:
+    "A module that is imported when something of it is first used."
+    def __init__(self,
+        name:str, # As `import` takes it
+    ): self._name = name
+    def __getattr__(self, key):
+        found = getattr(importlib.import_module(self.__dict__["_name"]), key)
+        setattr(self, key, found)                     # the next time it is there at once
+        return found
+
 # %% ../nbs/00_core.ipynb #ab188a2b
 def temporary(
     path:str|Path, # The file or folder to be
@@ -476,6 +487,85 @@ def read_table(
 
 # %% ../nbs/00_core.ipynb #ce28bf55
 def use_style():
-    "Switch matplotlib to the project's style sheet."
+    """Switch matplotlib to the project's style sheet.
+
+    >>> from gnn_bandits import use_style
+    >>> use_style()    # matplotlib draws as on these pages from now on
+    """
     import matplotlib.pyplot as plt
     plt.style.use(files("gnn_bandits")/"gnn_bandits.mplstyle")
+
+# %% ../nbs/00_core.ipynb #c0ec408f
+def short_type(
+    annotation, # A type, or its name, or nothing
+)->str: # Without the modules it comes from
+    "Name a type as one would say it."
+    if annotation in (None, inspect.Parameter.empty): return ""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    return re.sub(r"\b(?:[A-Za-z_]\w*\.)+(?=\w)", "", text)
+
+def short_default(
+    value, # The default of a parameter
+)->str:
+    "Show a default if that is short: a function by its name, a long value by dots."
+    text = getattr(value, "__name__", None) or repr(value)
+    return text if len(text) <= 40 and "<" not in text else "..."
+
+# %% ../nbs/00_core.ipynb #b8969d84
+def parameter_rows(
+    thing:Callable, # A function, a method or a class
+)->list[list[str]]: # Name, type, default and meaning of each parameter, and of "return"
+    "What the source says of the parameters of `thing`, and of its result."
+    from fastcore.docments import docments
+    if inspect.isclass(thing):
+        if thing.__init__ is object.__init__: return []
+        code = getattr(thing.__init__, "__code__", None)
+        if code and not code.co_filename.startswith("<string"): thing = thing.__init__
+    rows, stars = [], set()
+    for name, d in docments(thing, full=True).items():
+        text, default = d.docment or "", d.get("default", inspect.Parameter.empty)
+        if d.get("kind") is inspect.Parameter.VAR_KEYWORD:
+            found = re.search(rf"^\s*\*\*{name}\b.*?#\s*(.+)$", inspect.getsource(thing), re.M)
+            stars.add(text := text or (found[1] if found else ""))
+        if name == "return" and text in stars: text = ""
+        default = "" if default is inspect.Parameter.empty else short_default(default)
+        rows.append([name, short_type(d.anno), default, " ".join(text.split())])
+    return [r for r in rows if r[0] not in ("self", "cls") and (r[0] != "return" or any(r[1:]))]
+
+# %% ../nbs/00_core.ipynb #232550bc
+def explained(
+    thing:Callable, # A function or a class of this package
+)->dict[str, tuple[Callable, list[list[str]]]]: # From name to a function or class and its rows
+    "The rows of a function, or of a class and its public methods, with texts of their parents."
+    own = [c for c in getattr(thing, "__mro__", ()) if c.__module__.startswith("gnn_bandits")]
+    def filled(found, name):
+        rows = parameter_rows(found)
+        parents = [getattr(c, name) for c in own[1:] if name in vars(c)]
+        for parent in parents if not all(text for *_, text in rows) else ():
+            texts = {r[0]: r[3] for r in parameter_rows(parent)}
+            rows = [[*row[:3], row[3] or texts.get(row[0], "")] for row in rows]
+        return found, rows
+    names = {n for c in own for n in vars(c) if n == "__call__" or not n.startswith("_")}
+    methods = {n: getattr(thing, n, None) for n in sorted(names)}      # None: a field
+    return {"": filled(thing, "__init__")} | {n: filled(getattr(f, "__func__", f), n)
+        for n, f in methods.items() if inspect.isfunction(f) or inspect.ismethod(f)}
+
+# %% ../nbs/00_core.ipynb #77c8525a
+def explain(
+    thing:Callable, # A function or a class of this package
+)->Callable: # The same
+    "Write what stands beside parameters into docstrings, where `help` finds it."
+    def entry(name, kind, default, text):
+        kind = ", ".join(filter(None, [kind, default and f"default {default}"]))
+        name = "" if name == "return" else name
+        return "\n    ".join(filter(None, [" : ".join(filter(None, [name, kind])), text]))
+    try: found = explained(thing).values()
+    except OSError: return thing                      # no source at hand: docstrings stay
+    for f, rows in found:
+        doc, cut, example = inspect.cleandoc(f.__doc__ or "").partition("\n\n>>> ")
+        parts = {"Parameters": [entry(*r) for r in rows if r[0] != "return"],
+                 "Returns": [entry(*r) for r in rows if r[0] == "return"],
+                 "Examples": [cut.strip() + " " + example] if cut else []}
+        parts = ["\n".join([t, "-"*len(t), *lines]) for t, lines in parts.items() if lines]
+        if parts and parts[0] not in doc: f.__doc__ = "\n\n".join([doc, *parts]) + "\n"
+    return thing

@@ -56,7 +56,17 @@ def permutation_kernel(
     Y:GraphDomain, # Graphs of the columns, all with N nodes
     base:Callable|Sequence, # Cosines to kernel values; one function, or a list of N, one a position
 )->Tensor: # (nX, nY)
-    "The permutation invariant additive kernel by its definition: (N!)^2 orders, N at most 6."
+    """The permutation invariant additive kernel by its definition: (N!)^2 orders, N at most 6.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import GraphDomain, permutation_kernel
+    >>> from gnn_bandits.gntk import gntk
+    >>> from gnn_bandits.ntk import ntk
+    >>> domain = GraphDomain.erdos_renyi(3, 4, 0.4, 3, np.random.default_rng(0))
+    >>> slow = permutation_kernel(domain, domain, lambda u: ntk(u, 2))    # over all permutations
+    >>> bool((slow - gntk(domain, L=2)).abs().max() < 1e-10)
+    True
+    """
     check_domains(X, Y)
     N, pairs = X.N, float(len(X))*len(Y)
     if N > 6:
@@ -286,7 +296,15 @@ def gntk_diag(
     average:str="nodes", # As in `gntk`
     dtype:torch.dtype=torch.float64, # Or float32
 )->Tensor: # (n,)
-    "Diagonal of `gntk(X, L=L)`, up to rounding."
+    """Diagonal of `gntk(X, L=L)`, up to rounding.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import GraphDomain, gntk_diag
+    >>> from gnn_bandits.gntk import gntk
+    >>> domain = GraphDomain.erdos_renyi(6, 5, 0.4, 3, np.random.default_rng(0))
+    >>> bool((gntk_diag(domain) - gntk(domain).diagonal()).abs().max() < 1e-10)
+    True
+    """
     check_domains(X)
     check_number("the number of hidden layers L", L, 1, whole=True)
     check_choice("dtype", dtype, PRECISIONS)

@@ -135,13 +135,14 @@ class GraphDomain(PackedGraphs):
         X.with_hops(hops)  the same graphs, aggregated otherwise
         X[idx], GraphDomain.concat, X.permute, X.save(path), GraphDomain.load(path)
 
-        >>> import numpy as np
-        >>> pair, triangle = np.ones((2, 2)), np.ones((3, 3))
-        >>> X = GraphDomain.from_arrays([pair, triangle], [np.eye(3)[:2], np.eye(3)])
-        >>> X
-        GraphDomain(2 graphs, 2 to 3 nodes, d=3)
-        >>> X[1].sizes.tolist(), tuple(X.nodes.shape), tuple(X.h.shape)
-        ([3], (5, 3), (2, 3, 3))
+    >>> import numpy as np
+    >>> from gnn_bandits import GraphDomain
+    >>> pair, triangle = np.ones((2, 2)), np.ones((3, 3))
+    >>> X = GraphDomain.from_arrays([pair, triangle], [np.eye(3)[:2], np.eye(3)])
+    >>> X
+    GraphDomain(2 graphs, 2 to 3 nodes, d=3)
+    >>> X[1].sizes.tolist(), tuple(X.nodes.shape), tuple(X.h.shape)
+    ([3], (5, 3), (2, 3, 3))
     """
     nodes:Tensor # (total, d) float64, unit rows, packed in graph order
     sizes:Tensor # (n,) int64 node counts

@@ -21,11 +21,14 @@ from pathlib import Path
 from xml.etree.ElementTree import ParseError
 
 import numpy as np
-import pandas as pd
 
-from .core import check_choice, check_file, check_memory, is_finite, optional, shown
+from .core import (Lazy, check_choice, check_file, check_memory, is_finite, optional,
+                              shown)
 from .graphs import GraphDomain, aggregate_graphs, check_hops
 from .molecules import parse_smiles, read_smiles
+
+# %% ../nbs/18_intake.ipynb #6743fd9e
+pd = Lazy("pandas")
 
 # %% ../nbs/18_intake.ipynb #19e0bdbd
 HEAD = 2**22 # Bytes of a file that are looked at before the rest is read
@@ -123,7 +126,7 @@ def read_cells(
     path:str|Path, # A .csv, .tsv, .txt or .parquet file
     needed:Sequence=(), # Columns that must be there
     once:Sequence=(), # Columns that may be there, but not twice
-)->pd.DataFrame: # One row a row, all cells text
+)->"pd.DataFrame": # One row a row, all cells text
     "A table from a file, every cell as text."
     path = existing(path)
     if path.suffix.lower() in (".parquet", ".pq"): return read_parquet(path, needed)
@@ -206,7 +209,7 @@ def to_number(
     raise ValueError(f"expected a finite number, got {text[:40]!r}")
 
 def numbers(
-    table:pd.DataFrame, # From `read_cells`
+    table:"pd.DataFrame", # From `read_cells`
     column:str, # Its name
     path:str|Path, # Of the file, for the message
 )->list: # Numbers, None where a cell is empty
@@ -233,7 +236,7 @@ def read_results(
     path:str|Path, # A table
     id:str="id", # The column of ids
     value:str="value", # The column of values
-)->pd.DataFrame: # id, value, noise, note; the last two only if the file has them
+)->"pd.DataFrame": # id, value, noise, note; the last two only if the file has them
     "Measurements from a file, as `Campaign.tell` takes them."
     table = read_cells(path, [id, value], once=("noise", "note"))
     for column in table:
@@ -273,8 +276,8 @@ def from_spreadsheet(
     return text[1:] if text.startswith("'") and FORMULA.match(text) else text
 
 def sheet(
-    table:pd.DataFrame, # For people
-)->pd.DataFrame:
+    table:"pd.DataFrame", # For people
+)->"pd.DataFrame":
     "A table whose texts and names a spreadsheet does not take for formulas."
     return table.map(for_spreadsheet).rename(columns=for_spreadsheet)
 
@@ -517,9 +520,9 @@ def graphs_to_domain(
 class Intake:
     "Candidates from a file; made by `read_candidates`."
     domain:GraphDomain # The graphs
-    table:pd.DataFrame # The columns of the file, one row a graph; its index is the row in the file
+    table:"pd.DataFrame" # The columns of the file, one row a graph; its index is the row there
     ids:list # A name for each graph, different from each other
-    problems:pd.DataFrame # What was left out: row, id, reason
+    problems:"pd.DataFrame" # What was left out: row, id, reason
     remarks:tuple=() # Sentences about what was read
     def __len__(self): return len(self.ids)
 

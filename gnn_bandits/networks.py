@@ -97,7 +97,16 @@ class LazyNet:
 
 # %% ../nbs/04_networks.ipynb #8851fce3
 class LazyGNN(LazyNet):
-    "The paper's graph network: the mean of one network over the nodes of a graph."
+    """The paper's graph network: the mean of one network over the nodes of a graph.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import GraphDomain, LazyGNN
+    >>> rng = np.random.default_rng(0)
+    >>> domain = GraphDomain.erdos_renyi(6, 5, 0.4, 3, rng)
+    >>> net = LazyGNN(3, m=64, L=2, rng=rng)              # zero at the start
+    >>> float(net(domain).abs().max()), tuple(net.tangent_kernel(domain).shape)
+    (0.0, (6, 6))
+    """
     def __init__(self,
         d:int, # Feature dimension
         m:int=2048, # Width, even
@@ -136,7 +145,15 @@ class LazyGNN(LazyNet):
 
 # %% ../nbs/04_networks.ipynb #57f36700
 class LazyNN(LazyNet):
-    "The network that ignores the graph: one vector of all node features, scaled to length one."
+    """The network that ignores the graph: one vector of all node features, scaled to length one.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import GraphDomain, LazyNN
+    >>> rng = np.random.default_rng(0)
+    >>> domain = GraphDomain.erdos_renyi(6, 5, 0.4, 3, rng)
+    >>> tuple(LazyNN(3, 5, m=64, L=2, rng=rng)(domain).shape)
+    (6,)
+    """
     def __init__(self,
         d:int, # Feature dimension
         N:int, # Nodes of the domain's largest graph; the input has N*d entries

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numba import njit
-from scipy.fft import dct
 from torch import Tensor
 
 from .core import ALONE, check_number, in_threads, one_thread
@@ -39,14 +38,24 @@ def _angle(u): return torch.atan2(((1 - u)*(1 + u)).clamp_(min=0).sqrt_(), -u)
 def kappa0(
     u, # Cosines, any shape
 )->Tensor: # Same shape, in [0, 1]
-    "ReLU arc-cosine function of order 0."
+    """ReLU arc-cosine function of order 0.
+
+    >>> from gnn_bandits import kappa0
+    >>> [float(kappa0(u)) for u in (1., 0., -1.)]
+    [1.0, 0.5, 0.0]
+    """
     u = cosines(u)
     with one_thread(): return _angle(u).div_(math.pi)
 
 def kappa1(
     u, # Cosines, any shape
 )->Tensor: # Same shape, in [0, 1]
-    "ReLU arc-cosine function of order 1."
+    """ReLU arc-cosine function of order 1.
+
+    >>> from gnn_bandits import kappa1
+    >>> round(float(kappa1(0.)), 6)    # 1/pi
+    0.31831
+    """
     u = cosines(u)
     with one_thread():
         return (u*_angle(u)).add_(((1 - u)*(1 + u)).clamp_(min=0).sqrt_()).div_(math.pi)
@@ -79,6 +88,7 @@ class Series(NamedTuple):
 
 def chebyshev(values, dtype):
     "Coefficients of the powers of x from values at Chebyshev points; None if there are too many."
+    from scipy.fft import dct
     series, terms = dct(values)/len(values), TERMS[dtype]
     series[0] /= 2
     if np.abs(series[terms:]).sum() > 32*torch.finfo(dtype).eps: return None

@@ -80,7 +80,18 @@ class Belief:
 PENDING = 32 # Updates that wait before they are written
 
 class Posterior(Belief):
-    "Exact Gaussian posterior over all arms from their Gram matrix, one observation at a time."
+    """Exact Gaussian posterior over all arms from their Gram matrix, one observation at a time.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import GraphDomain, Posterior
+    >>> from gnn_bandits.gntk import gntk
+    >>> domain = GraphDomain.erdos_renyi(6, 5, 0.4, 3, np.random.default_rng(0))
+    >>> post = Posterior(gntk(domain), lam=0.01)
+    >>> before = post.std.clone()
+    >>> post = post.observe([0, 3], [1.2, -0.4])
+    >>> bool((post.std <= before).all()), bool(post.mean[0] > 0 > post.mean[3])
+    (True, True)
+    """
     def __init__(self,
         K, # (n, n) Gram matrix of all arms; kept, not copied
         lam:float, # Noise variance
@@ -318,7 +329,16 @@ def hide(
 
 # %% ../nbs/08_posterior.ipynb #429fc000
 class FeaturePosterior(Belief):
-    "Exact posterior from explicit features and a private variance of each arm; no Gram matrix."
+    """Exact posterior from explicit features and a private variance of each arm; no Gram matrix.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import FeaturePosterior, GNTKFeatures, GraphDomain
+    >>> domain = GraphDomain.erdos_renyi(500, 5, 0.4, 3, np.random.default_rng(0))
+    >>> features = GNTKFeatures(3, degree=4)
+    >>> post = FeaturePosterior(features(domain), lam=0.01, residual=features.gap(domain))
+    >>> post.observe(7, 1.5).t, bool(post.mean[7] > 1)
+    (1, True)
+    """
     def __init__(self,
         Phi, # (n, F) features; kept, not copied; float32 or float64
         lam:float, # Noise variance
@@ -661,7 +681,14 @@ RIDGES = {"lam": lambda lam, t: (lam, lam), # ridge and factor
 
 # %% ../nbs/08_posterior.ipynb #33658c98
 class DiagonalPosterior:
-    "The paper's practical uncertainty: the matrix of the weights replaced by its diagonal."
+    """The paper's practical uncertainty: the matrix of the weights replaced by its diagonal.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import DiagonalPosterior
+    >>> post = DiagonalPosterior(np.ones((3, 2)), lam=0.5)
+    >>> post.observe(0, 1.).t
+    1
+    """
     def __init__(self,
         squares, # (n, p) squared features, such as `squared_gradients` gives; kept, not copied
         lam:float, # Ridge parameter
@@ -752,7 +779,16 @@ def fit_noise(
     means:Tensor, # (q,) their mean rewards, standardised
     within:float=0., # Sum of squared distances of the rewards to their arm's mean, standardised
 )->tuple[float, float]: # Noise variance λ in units of the kernel, scale a of the kernel
-    "The noise and the scale under which the rewards, with weak priors, are most plausible."
+    """The noise and the scale under which the rewards, with weak priors, are most plausible.
+
+    >>> import torch
+    >>> from gnn_bandits import fit_noise
+    >>> K, pulls = torch.eye(3, dtype=torch.float64), torch.full((3,), 100., dtype=torch.float64)
+    >>> means = torch.tensor([1., 0., -1.], dtype=torch.float64)
+    >>> lam, scale = fit_noise(K, pulls, means, within=300*0.01)    # noise variance about 0.01
+    >>> 0.005 < lam*scale < 0.02
+    True
+    """
     root, t = counts.sqrt(), float(counts.sum())
     e, Q = torch.linalg.eigh(root[:, None]*block*root)
     e, power = e.clamp(min=0)[:, None], (Q.T @ (root*means)).square()[:, None]
@@ -783,7 +819,16 @@ def fit_times(
 
 # %% ../nbs/08_posterior.ipynb #aacbe6c5
 class FittedPosterior(Belief):
-    "A posterior in the units of the rewards: it standardises them, finds its scale and its noise."
+    """A posterior in the units of the rewards: it standardises them, finds its scale and its noise.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import FittedPosterior, GraphDomain, Prior
+    >>> domain = GraphDomain.erdos_renyi(40, 5, 0.4, 3, np.random.default_rng(0))
+    >>> post = Prior.gntk(domain).posterior()               # no noise given: it is found
+    >>> post = post.observe([0, 1, 2], [310., 290., 300.])  # rewards in any unit
+    >>> isinstance(post, FittedPosterior), bool(250 < post.mean[1] < 350)
+    (True, True)
+    """
     def __init__(self,
         prior, # What is known before the first pull: `len`, `block(arms)`, `start(lam)`
     ):

@@ -242,7 +242,18 @@ def form_for(
 
 # %% ../nbs/45_priors.ipynb #3d753191
 class Prior:
-    "What is known before the first pull: a kernel over a pool, held in one of its forms."
+    """What is known before the first pull: a kernel over a pool, held in one of its forms.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import GraphDomain, Prior, make_algorithm
+    >>> from gnn_bandits.kernels import GNTK
+    >>> rng = np.random.default_rng(0)
+    >>> domain = GraphDomain.erdos_renyi(200, 5, 0.4, 3, rng)
+    >>> exact, large = Prior(GNTK(1) + GNTK(3), domain), Prior.features(domain, degree=4)
+    >>> post = large.posterior(lam=0.01).observe(7, 1.5)
+    >>> bool(post.mean[7] > 1), 0 <= make_algorithm("GNN-TS", prior=large, rng=rng).ask() < 200
+    (True, True)
+    """
     def __init__(self,
         kernel:Kernel, # A function of two graphs
         domain:GraphDomain|None=None, # The pool; not needed for a kernel that knows its own

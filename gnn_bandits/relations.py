@@ -13,7 +13,6 @@ import math
 import numpy as np
 import torch
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from .core import check_memory, one_thread
@@ -332,6 +331,7 @@ def components(
     X:GraphDomain, # Graphs that know their edges
 )->np.ndarray: # (n,)
     "The number of connected parts of each graph."
+    from scipy.sparse.csgraph import connected_components
     v, u, *_ = neighbours(X)
     total, part = connected_components(sparse.csr_matrix((np.ones(len(v)), (v, u))), False)
     graph, seen = np.repeat(np.arange(len(X)), X.sizes.numpy()), np.zeros(total, np.int64)

@@ -25,7 +25,15 @@ from .spectrum import multiplicity
 # %% ../nbs/11_rewards.ipynb #f87ee383
 @dataclass(frozen=True)
 class RewardOptions:
-    "Which reward is drawn, and how."
+    """Which reward is drawn, and how.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import GraphDomain, RewardOptions, sample_reward
+    >>> rng = np.random.default_rng(0)
+    >>> domain = GraphDomain.erdos_renyi(20, 5, 0.4, 3, rng)
+    >>> tuple(sample_reward(domain, rng, RewardOptions(count=3), samples=4).shape)
+    (4, 20)
+    """
     kind:str="sample" # "sample": a draw from the posterior; "mean": its mean
     labels:str="normal" # "normal": independent standard normal; "prior": drawn from the prior
     evidence:str="inside" # "inside": graphs of the domain; "outside": other graphs
@@ -189,7 +197,15 @@ def sample_reward(
     samples:int|None=None, # Draw this many rewards for one evidence
     gram=None, # (n, n) GNTK of the domain, if it is there; for evidence inside
 )->Tensor: # (n,), or (samples, n)
-    "A random reward of every graph."
+    """A random reward of every graph.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import GraphDomain, sample_reward
+    >>> rng = np.random.default_rng(0)
+    >>> domain = GraphDomain.erdos_renyi(20, 5, 0.4, 3, rng)
+    >>> tuple(sample_reward(domain, rng).shape)
+    (20,)
+    """
     if not isinstance(options, RewardOptions):
         raise ValueError(f"expected RewardOptions(...), got {type(options).__name__}")
     if samples is not None: check_number("samples", samples, 1, whole=True)
@@ -217,7 +233,16 @@ def sample_reward(
 
 # %% ../nbs/11_rewards.ipynb #acff16b4
 class Environment:
-    "Noisy rewards of the arms of a bandit, with the books kept."
+    """Noisy rewards of the arms of a bandit, with the books kept.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import Environment, GraphDomain
+    >>> rng = np.random.default_rng(0)
+    >>> domain = GraphDomain.erdos_renyi(3, 5, 0.4, 3, rng)
+    >>> env = Environment(domain, [0.1, 0.7, 0.4], noise_std=0.01, rng=rng)
+    >>> bool(abs(env.pull(1) - 0.7) < 0.1), round(env.regret(2), 3)
+    (True, 0.3)
+    """
     def __init__(self,
         domain:GraphDomain, # n arms
         f, # (n,) their rewards

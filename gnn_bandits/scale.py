@@ -170,7 +170,16 @@ def read_part(
 
 # %% ../nbs/22_scale.ipynb #21050017
 class Library:
-    "Features and private variances of many graphs, in parts that need not fit into memory."
+    """Features and private variances of many graphs, in parts that need not fit into memory.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import GNTKFeatures, GraphDomain, Library
+    >>> graphs = GraphDomain.erdos_renyi(60, 5, 0.4, 3, np.random.default_rng(0))
+    >>> features = GNTKFeatures(3, degree=4)
+    >>> library = Library.of(features(graphs), features.gap(graphs))    # or Library.open(folder)
+    >>> len(library), tuple(library.rows([3, 5]).shape)                 # the last is private
+    (60, (2, 26))
+    """
     def __init__(self,
         parts:list[Tensor], # (n_i, F + 1) float32 each, the private variance in the last column
         facts:dict|None=None, # What is known of them
@@ -320,7 +329,15 @@ def featurize(
     scheduler:str|None=None, # Address of a Dask scheduler whose workers see the folder
     progress:bool|None=None, # As in `progress_bar`
 )->Library: # Open
-    "Write the features of all blocks into a folder; goes on where an earlier call was stopped."
+    """Write the features of all blocks into a folder; goes on where an earlier call was stopped.
+
+    >>> import numpy as np, tempfile
+    >>> from gnn_bandits import GNTKFeatures, GraphDomain, featurize
+    >>> graphs = GraphDomain.erdos_renyi(60, 5, 0.4, 3, np.random.default_rng(0))
+    >>> blocks = [graphs[:40], graphs[40:]]    # anything with a length and [i]
+    >>> featurize(tempfile.mkdtemp(), blocks, GNTKFeatures(3, degree=4))
+    Library(60 graphs, 25 features, 0.00 GB)
+    """
     if not len(blocks): raise ValueError("expected at least one block of graphs, got none")
     path, first = Path(path), blocks[0]
     check_domains(first)
@@ -453,7 +470,17 @@ def rank(
 SCATTERED = 8 # Reading a number here and there costs about as much as so many in order
 
 class LazyPosterior(Belief):
-    "The posterior over a library that touches few features at each step; exact all the same."
+    """The posterior over a library that touches few features at each step; exact all the same.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import GNTKFeatures, GraphDomain, LazyPosterior, Library
+    >>> graphs = GraphDomain.erdos_renyi(60, 5, 0.4, 3, np.random.default_rng(0))
+    >>> features = GNTKFeatures(3, degree=4)
+    >>> library = Library.of(features(graphs), features.gap(graphs))
+    >>> post = LazyPosterior(library, lam=0.01).observe([3, 5], [0.7, -0.2])
+    >>> post.t, len(post.suggest(4))    # two were told, four to test next
+    (2, 4)
+    """
     def __init__(self,
         library:Library, # Features and private variances
         lam:float, # Noise variance

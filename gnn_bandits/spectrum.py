@@ -9,10 +9,8 @@ __all__ = ['multiplicity', 'legendre', 'eigenvalues', 'shares']
 import math
 from functools import lru_cache
 
-import mpmath
 import numpy as np
 import torch
-from scipy.special import roots_legendre
 from torch import Tensor
 
 from .core import check_number, one_thread
@@ -23,7 +21,12 @@ def multiplicity(
     d:int, # Dimension: harmonics on the sphere in R^d, d at least 1
     r:int, # Degree
 )->int: # Exact
-    "Number of linearly independent spherical harmonics of degree `r`."
+    """Number of linearly independent spherical harmonics of degree `r`.
+
+    >>> from gnn_bandits import multiplicity
+    >>> [multiplicity(3, r) for r in range(5)]
+    [1, 3, 5, 7, 9]
+    """
     check_number("the dimension d", d, 1, whole=True)
     check_number("the degree", r, 0, whole=True)
     d, r = int(d), int(r)
@@ -48,6 +51,7 @@ def legendre(
 @lru_cache(maxsize=256)
 def _quadrature(L, d, R):
     "Eigenvalues 0 to R by one rule in double precision."
+    from scipy.special import roots_legendre
     x, w = roots_legendre(400 + 2*R + 4*math.isqrt(d))
     theta = np.pi*(x + 1)/2
     w = w*np.sin(theta)**(d - 2)
@@ -59,6 +63,7 @@ def gauss_legendre(
     bits:int, # Bits after the binary point
 )->tuple[np.ndarray, np.ndarray]: # Nodes in (-1, 1) and weights: integers, times 2**-bits
     "Gauss–Legendre quadrature in fixed-point arithmetic."
+    from scipy.special import roots_legendre
     one = 1 << bits
     x = np.array([int(v*2**53) << (bits - 53) for v in roots_legendre(n)[0].tolist()], dtype=object)
     for _ in range(math.ceil(math.log2(bits/45)) + 1):
@@ -77,6 +82,7 @@ def kernel_at_nodes(
     bits:int, # Bits after the binary point
 )->np.ndarray: # (3, n) integers: cos θ, normalised kernel, sin(θ)^(d-2)
     "The three factors of the Funk–Hecke integrand in fixed-point arithmetic."
+    import mpmath
     rows = []
     with mpmath.workprec(bits):
         for v in x:
@@ -133,7 +139,14 @@ def eigenvalues(
     R:int, # Largest degree
     exact:bool=True, # Each to its last bits; False: fast, all to about 1e-14
 )->Tensor: # (R+1,) float64: λ_0 ... λ_R
-    "Eigenvalues of the normalised neural tangent kernel on the sphere in R^d, one for each degree."
+    """Eigenvalues of the normalised neural tangent kernel on the sphere in R^d, one a degree.
+
+    >>> from gnn_bandits import eigenvalues, multiplicity
+    >>> lam = eigenvalues(2, 3, 40)                     # two hidden layers, the sphere in R^3
+    >>> total = sum(multiplicity(3, r)*float(lam[r]) for r in range(41))
+    >>> bool(0.98 < total < 1)                          # all of them sum to 1
+    True
+    """
     check_number("the number of hidden layers L", L, 1, whole=True)
     check_number("the dimension d", d, 2, whole=True)
     check_number("the degree", R, 0, whole=True)

@@ -16,7 +16,6 @@ from functools import cached_property
 import numpy as np
 import torch
 from fastcore.basics import patch
-from scipy.special import gammaln, ndtr, stdtrit
 from torch import Tensor
 
 from .core import (check_arms, check_number, check_rewards, first_best, one_thread,
@@ -326,7 +325,16 @@ def weighed_sum(
 STEP = 64 # Values between two fits that are taken in together
 
 class Surrogate:
-    "A model of a pool that fits itself; larger values are better, in the user's unit."
+    """A model of a pool that fits itself; larger values are better, in the user's unit.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import GraphDomain, Surrogate
+    >>> from gnn_bandits.surrogate import candidate_priors
+    >>> domain = GraphDomain.erdos_renyi(20, 5, 0.4, 3, np.random.default_rng(0))
+    >>> model = Surrogate(candidate_priors(domain)).learn([3, 5, 8], [1.2, 0.3, 0.7])
+    >>> bool(model.std[3] < model.std[4])
+    True
+    """
     def __init__(self,
         priors, # A `Prior`, or a list of alternatives over the same arms
         noise_std:float|None=None, # Known noise of a value, in the user's unit; None: found
@@ -556,6 +564,7 @@ def _user(self:Surrogate, z):
 @patch
 def _ends(self:Surrogate, mean, std, level, arms=()):
     "Both ends of an interval in the user's unit, by Student's distribution; `arms` are measured."
+    from scipy.special import stdtrit
     new, old = (float(stdtrit(nu, (1 + level)/2)) for nu in self._freedom())
     half = new*std
     if len(arms): half[arms] = old*std[arms]
@@ -564,6 +573,7 @@ def _ends(self:Surrogate, mean, std, level, arms=()):
 @patch
 def _half(self:Surrogate, mean, std, arms=()):
     "Half of the interval of 68 per cent, in the user's unit."
+    from scipy.special import ndtr
     low, high = self._ends(mean, std, 2*float(ndtr(1.)) - 1, arms)
     return high/2 - low/2
 
@@ -611,6 +621,7 @@ def student_log_density(
     nu:float, # Degrees of freedom
 )->Tensor: # Same shape
     "Log density of Student's distribution."
+    from scipy.special import gammaln
     constant = gammaln((nu + 1)/2) - gammaln(nu/2) - math.log(nu*math.pi)/2
     return float(constant) - (nu + 1)/2*torch.log1p(x.square()/nu)
 

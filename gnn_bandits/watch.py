@@ -649,7 +649,19 @@ def markup(
 
 # %% ../nbs/13_watch.ipynb #56a785f1
 class Watch:
-    "A run, or two side by side, with a slider over its steps; shows itself in a notebook."
+    """A run, or two side by side, with a slider over its steps; shows itself in a notebook.
+
+    >>> import numpy as np
+    >>> from gnn_bandits import Environment, GraphDomain, Watch, make_algorithm, run_bandit
+    >>> rng = np.random.default_rng(0)
+    >>> domain = GraphDomain.erdos_renyi(20, 5, 0.4, 3, rng)
+    >>> env = Environment(domain, np.linspace(0, 1, 20), rng=rng)
+    >>> alg = make_algorithm("GNN-PE", domain, rng=rng)
+    >>> _ = run_bandit(alg, env, 8)
+    >>> shown = Watch(alg, env=env, start=3)   # displays itself in a notebook
+    >>> len(shown.runs[0].times), "Pull 3: graph" in shown.html
+    (9, True)
+    """
     def __init__(self,
         *runs, # One or two: algorithms that have played, recordings, or campaigns
         env:Environment|None=None, # What algorithms played against; shows true rewards

@@ -26,7 +26,7 @@ import pandas as pd
 import torch
 
 from gnn_bandits.bandits import Prior
-from gnn_bandits.bench import machine
+from gnn_bandits.project.bench import machine
 from gnn_bandits.core import in_threads, peak_mb, progress_bar, write_atomically, write_table
 from gnn_bandits.features import GNTKFeatures
 from gnn_bandits.graphs import GraphDomain

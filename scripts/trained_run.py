@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from gnn_bandits.bench import machine
+from gnn_bandits.project.bench import machine
 from gnn_bandits.core import write_atomically
 from gnn_bandits.paper.experiments import RunSpec, play, prior_of
 from gnn_bandits.graphs import GraphDomain

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnn_bandits import bench
+from gnn_bandits.project import bench
 
 ROOT = Path(__file__).parent.parent
 OLD = dict(machine=dict(cpu="some", cores=2, threads=2, system="Linux", versions=dict(torch="2")),

@@ -1,6 +1,5 @@
 "The package as a whole: light imports, public names, rooms, the command line, files that agree."
 import ast
-import doctest
 import importlib
 import inspect
 import json
@@ -16,11 +15,13 @@ from pathlib import Path
 import pytest
 
 import gnn_bandits
-from gnn_bandits import api
+from gnn_bandits.core import explained, parameter_rows
+from gnn_bandits.project import api
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted(".".join(p.relative_to(ROOT/"gnn_bandits").with_suffix("").parts)
                  for p in (ROOT/"gnn_bandits").rglob("*.py") if not p.stem.startswith("_"))
+HOME = api.PUBLIC             # from public name to module
 HEAVY = {"matplotlib", "jax", "rdkit", "dask", "networkx", "sphinx", "nbdev", "sklearn", "pandas",
          "torch_geometric", "botorch", "gpytorch"}
 
@@ -57,7 +58,7 @@ def imported():
 
 @pytest.mark.parametrize("name", MODULES)
 def test_imports_are_light(imported, name):
-    tables = ("paper.ledger", "paper.claims", "intake", "campaigns", "reports")
+    tables = ("paper.ledger", "paper.claims", "reports")
     heavy = HEAVY - {"pandas"} if name in tables else HEAVY     # they are all tables
     assert not heavy & set(imported[name]), name
 
@@ -66,6 +67,15 @@ def test_the_bare_package_is_light():
     run = python("import sys, gnn_bandits\nprint(*{m.split('.')[0] for m in sys.modules})")
     assert run.returncode == 0, run.stderr
     assert not (HEAVY | {"torch", "numpy", "scipy", "numba", "fastcore"}) & set(run.stdout.split())
+
+
+def test_a_campaign_is_light():
+    "What few calls need is imported by them: 0.8 s on top of torch otherwise"
+    run = python("import sys\nfrom gnn_bandits import Campaign\nprint(*sys.modules)")
+    assert run.returncode == 0, run.stderr
+    late = {"mpmath", "jinja2", "joblib", "scipy.stats", "scipy.optimize", "scipy.special",
+            "scipy.fft", "scipy.linalg", "gnn_bandits.project", "gnn_bandits.reports", *HEAVY}
+    assert not late & set(run.stdout.split())
 
 
 def test_import_does_not_touch_global_random_state():
@@ -80,20 +90,19 @@ def test_import_does_not_touch_global_random_state():
 
 # what people import
 
-def test_all_is_the_table_of_names():
-    assert sorted(gnn_bandits.__all__) == sorted(api.PUBLIC)
-    assert set(api.PUBLIC) <= set(dir(gnn_bandits))
+def test_dir_has_every_public_name():
+    assert set(gnn_bandits.__all__) == set(HOME) <= set(dir(gnn_bandits))
     assert not any(name.startswith("_") and not name.startswith("__") for name in dir(gnn_bandits))
 
 
-@pytest.mark.parametrize("name", list(api.PUBLIC))
+@pytest.mark.parametrize("name", HOME)
 def test_public_name_comes_from_its_module(name):
-    there = getattr(importlib.import_module(f"gnn_bandits.{api.PUBLIC[name][0]}"), name)
+    there = getattr(importlib.import_module(f"gnn_bandits.{HOME[name]}"), name)
     assert getattr(gnn_bandits, name) is there and vars(gnn_bandits)[name] is there
 
 
 def test_public_names_are_no_modules():
-    assert not set(api.PUBLIC) & {part for m in MODULES for part in m.split(".")}
+    assert not set(HOME) & {part for m in MODULES for part in m.split(".")}
     for m in ("gntk", "ntk"): assert inspect.ismodule(getattr(gnn_bandits, m, api))
 
 
@@ -108,44 +117,48 @@ def test_modules_and_unknown_names_are_as_in_any_package():
     assert "has no attribute 'nothing'" in run.stdout and "import cannot import" in run.stdout
 
 
-@pytest.mark.parametrize("name", list(api.PUBLIC))
+@pytest.mark.parametrize("name", HOME)
 def test_example_runs(name, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "Agg")
-    example = inspect.cleandoc(api.PUBLIC[name][1])
-    assert "from gnn_bandits import" in example and name in example
-    test = doctest.DocTestParser().get_doctest(example, {}, name, None, 0)
-    said = []
-    assert not doctest.DocTestRunner().run(test, out=said.append).failed, "".join(said)
+    assert api.failed_example(name) == ""
 
 
-@pytest.mark.parametrize("name", list(api.PUBLIC))
+def test_a_wrong_example_is_found(monkeypatch):
+    def nothing(): "Say nothing."
+    def wrong(): "Add.\n\n>>> from gnn_bandits import beta\n>>> 1 + 1\n3"
+    for thing, said in ((nothing, "no example"), (wrong, "Expected:\n    3\nGot:\n    2")):
+        monkeypatch.setattr(gnn_bandits, "beta", thing)
+        assert said in api.failed_example("beta")
+
+
+@pytest.mark.parametrize("name", HOME)
 def test_help_explains_every_parameter(name):
     assert api.unexplained(name) == []
     text = pydoc.plain(pydoc.render_doc(getattr(gnn_bandits, name)))
-    assert inspect.getdoc(getattr(gnn_bandits, name)).count("Examples\n--------") == 1
-    for line in inspect.cleandoc(api.PUBLIC[name][1]).splitlines(): assert line in text
+    assert inspect.getdoc(getattr(gnn_bandits, name)).count("Examples\n--------\n>>> ") == 1
+    rows = explained(getattr(gnn_bandits, name))[""][1]
+    assert all(row[3] in text for row in rows)
 
 
 def helped(name):
     "A public name and its public methods"
-    thing = api.fetch(name)
-    return [thing, *(api.public_methods(thing).values() if inspect.isclass(thing) else ())]
+    return [thing for thing, _ in explained(getattr(gnn_bandits, name)).values()]
 
 
-@pytest.mark.parametrize("name", list(api.PUBLIC))
+@pytest.mark.parametrize("name", HOME)
 def test_help_keeps_its_backticks(name):
     for thing in helped(name):
         for line in (inspect.getdoc(thing) or "").splitlines():
             assert line.count("`") % 2 == 0, (thing, line)
 
 
-@pytest.mark.parametrize("name", list(api.PUBLIC))
+@pytest.mark.parametrize("name", HOME)
 def test_help_says_a_text_once(name):
     "The result does not repeat what was said of the keyword arguments"
     for thing in helped(name):
-        rows = api.explained_rows(thing)
-        result = [row[3] for row in rows if row[0] == "*returns*" and row[3]]
-        assert not set(result) & {row[3] for row in rows if row[0] != "*returns*"}, thing
+        rows = parameter_rows(thing)
+        result = [row[3] for row in rows if row[0] == "return" and row[3]]
+        assert not set(result) & {row[3] for row in rows if row[0] != "return"}, thing
 
 
 def test_help_reaches_methods():
@@ -161,7 +174,7 @@ def alone():
 
     Each name is imported in a fork of an interpreter that has imported nothing of this package."""
     run = python("""if True:
-        import contextlib, doctest, inspect, io, json, os, sys
+        import contextlib, io, json, os, sys
         import fastcore.basics, numba, numpy, scipy, torch, tqdm, networkx
         torch.set_num_threads(1)
         for name in json.loads(os.environ["NAMES"]):
@@ -170,19 +183,15 @@ def alone():
             else:
                 exec(f"from gnn_bandits import {name} as thing")
                 has = sorted(k for k in dir(thing) if not k.startswith("__"))
-                from gnn_bandits.api import PUBLIC
-                example = inspect.cleandoc(PUBLIC[name][1])
-                test = doctest.DocTestParser().get_doctest(example, {}, name, None, 0)
-                said = []
-                with contextlib.redirect_stdout(io.StringIO()):
-                    failed = doctest.DocTestRunner().run(test, out=said.append).failed
-                print(json.dumps([name, has, "".join(said) if failed else ""]), flush=True)
-                os._exit(0)""", NAMES=json.dumps(list(api.PUBLIC)), MPLBACKEND="Agg")
+                from gnn_bandits.project.api import failed_example
+                with contextlib.redirect_stdout(io.StringIO()): said = failed_example(name)
+                print(json.dumps([name, has, said]), flush=True)
+                os._exit(0)""", NAMES=json.dumps(list(HOME)), MPLBACKEND="Agg")
     assert run.returncode == 0, run.stderr
     return {name: (has, said) for name, has, said in map(json.loads, run.stdout.splitlines())}
 
 
-@pytest.mark.parametrize("name", list(api.PUBLIC))
+@pytest.mark.parametrize("name", HOME)
 def test_public_name_alone_is_complete(alone, name):
     "`GraphDomain` had no `from_smiles` unless something else had imported `molecules`"
     for m in MODULES: importlib.import_module(f"gnn_bandits.{m}")
@@ -263,6 +272,37 @@ def test_an_import_of_a_later_room_is_found(tmp_path):
     shutil.copytree(ROOT/"gnn_bandits", lib, ignore=shutil.ignore_patterns("__pycache__"))
     with (lib/"graphs.py").open("a") as f: f.write("\nfrom .bandits import run_bandit\n")
     assert api.wrong_imports(api.import_graph(lib)) == [("graphs", "bandits")]
+
+
+# what is installed
+
+def test_the_wheel_leaves_the_project_out(monkeypatch):
+    from setuptools import Distribution  # noqa: F401  (brings its own distutils)
+    from distutils.core import run_setup
+    monkeypatch.chdir(ROOT)
+    build = run_setup("setup.py", stop_after="init").get_command_obj("build_py")
+    build.ensure_finalized()
+    files = [Path(f).relative_to(build.build_lib) for f in build.get_outputs(False)]
+    assert not [f for f in files if "project" in f.parts or f.suffix == ".css"]
+    listed = subprocess.run(["git", "ls-files", "gnn_bandits"], capture_output=True, text=True,
+                            cwd=ROOT, check=True).stdout.split()
+    assert {str(f) for f in files} == {f for f in listed if "/project/" not in f}
+
+
+def test_without_the_project_everything_else_works(tmp_path):
+    "As from the wheel: help, the program, and no command that is not there"
+    shutil.copytree(ROOT/"gnn_bandits", tmp_path/"gnn_bandits",
+                    ignore=shutil.ignore_patterns("__pycache__", "project"))
+    code = ("import gnn_bandits, inspect\nfrom gnn_bandits import Campaign\n"
+            "from gnn_bandits.cli import main\n"
+            "assert gnn_bandits.__file__.startswith(%r)\n"
+            "assert 'Parameters' in inspect.getdoc(Campaign.ask)\n"
+            "print(main(['--help']), main(['site']), main(['bench']))" % str(tmp_path))
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert run.returncode == 0 and run.stdout.endswith("0 2 2\n"), run.stderr
+    assert "documentation site" not in run.stdout and "unknown command 'site'" in run.stderr
+    assert "documentation site" in program("--help").stdout
 
 
 # files and commands

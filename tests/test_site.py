@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlparse
 
 import pytest
 
-from gnn_bandits.site import MARK, site
+from gnn_bandits.project.site import MARK, site
 
 yaml = pytest.importorskip("yaml")
 pytest.importorskip("sphinx")
@@ -46,7 +46,7 @@ def built(tmp_path_factory):
         assert (Path(given)/MARK).exists(), f"there is no site in {given}"
         return Path(given).resolve()
     out = tmp_path_factory.mktemp("site")/"site"
-    done = python(f"from gnn_bandits.site import site; site({str(out)!r})")
+    done = python(f"from gnn_bandits.project.site import site; site({str(out)!r})")
     assert done.returncode == 0, done.stderr
     assert "pages" in done.stdout
     return out
@@ -81,12 +81,13 @@ def add_cell(notebook, source):
 
 def test_import_is_light():
     heavy = {"sphinx", "matplotlib", "nbdev", "myst_nb", "IPython"}
-    done = python(f"import sys, gnn_bandits.site; print(sorted({heavy!r} & set(sys.modules)))")
+    done = python("import sys, gnn_bandits.project.site\n"
+                  f"print(sorted({heavy!r} & set(sys.modules)))")
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
 def test_every_notebook_has_a_page(pages):
-    from gnn_bandits.site import page_name
+    from gnn_bandits.project.site import page_name
     names = {f"{page_name(p)}.html" for p in (ROOT/"nbs").glob("*.ipynb")}
     assert set(pages) == names | {"api.html", "search.html"}
 
@@ -122,15 +123,15 @@ def test_links_between_pages_lead_somewhere(built, pages):
 
 
 def test_index_lists_every_export(built):
-    import gnn_bandits.core, gnn_bandits.site
+    import gnn_bandits.core, gnn_bandits.project.site
     page = (built/"api.html").read_text()
-    for name in gnn_bandits.core.__all__ + gnn_bandits.site.__all__:
+    for name in gnn_bandits.core.__all__ + gnn_bandits.project.site.__all__:
         assert f">{name}<" in page, name
     assert 'href="core.html#write_atomically"' in page
 
 
 def test_modules_of_a_subpackage_are_known(tmp_path, monkeypatch):
-    from gnn_bandits.site import api_page, exporting, symbols
+    from gnn_bandits.project.site import api_page, exporting, symbols
     places = {"toy.wing.room.f": ("room.html#f", "toy/wing/room.py")}
     index = SimpleNamespace(d={"syms": {"toy.wing.room": places, "toy.empty": {}}})
     def f(): "Do something."
@@ -194,7 +195,7 @@ def test_first_figure_is_the_preview(built):
 
 
 def test_notebooks_can_be_downloaded(built):
-    from gnn_bandits.site import page_name
+    from gnn_bandits.project.site import page_name
     size = 0
     for p in (ROOT/"nbs").glob("*.ipynb"):
         text = (built/f"{page_name(p)}.html").read_text()
@@ -211,7 +212,7 @@ def test_notebooks_can_be_downloaded(built):
 
 def test_tables_of_results_can_be_downloaded(built):
     "One archive, offered where a notebook reads tables and does not need the whole project"
-    from gnn_bandits.site import page_name
+    from gnn_bandits.project.site import page_name
     with zipfile.ZipFile(built/"notebooks"/"results.zip") as z:
         packed = {name: hash(z.read(name)) for name in z.namelist()}
     files = [p for p in (ROOT/"nbs"/"results").rglob("*") if p.is_file()]
@@ -273,7 +274,7 @@ def test_ids_are_unique(built, pages):
 
 def test_shown_code_uses_only_what_is_shown(shown):
     "Every name is set, defined or imported by code that the page shows, before it is used"
-    from gnn_bandits.site import missing_names
+    from gnn_bandits.project.site import missing_names
     lost = {name: sorted(missing_names(page.cells)) for name, page in shown.items()}
     assert sum(len(page.cells) for page in shown.values()) > 700
     assert not {name: names for name, names in lost.items() if names}

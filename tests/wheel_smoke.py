@@ -1,10 +1,14 @@
 "Run against the installed wheel, outside the source tree: own graphs, ask, tell, ask again."
+from importlib.metadata import files
+
 import networkx as nx
 import numpy as np
 
 from gnn_bandits import GraphDomain, __file__, __version__, make_algorithm
 
 assert "site-packages" in __file__, __file__
+assert not [f for f in files("gnn_bandits") if "project" in f.parts], "the wheel has project code"
+assert "Parameters" in make_algorithm.__doc__ and "Examples" in make_algorithm.__doc__
 rng = np.random.default_rng(0)
 graphs = [nx.gnp_random_graph(6, 0.4, seed=i) for i in range(30)]
 for g in graphs: nx.set_node_attributes(g, {v: rng.standard_normal(3) for v in g}, "x")

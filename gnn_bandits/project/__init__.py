@@ -1,0 +1,1 @@
+"""What builds, checks and measures the project itself. A clone has it; the wheel leaves it out."""
