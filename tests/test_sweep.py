@@ -420,7 +420,7 @@ def test_a_retried_checkpoint_lets_ctrl_c_through(tmp_path, monkeypatch):
 
 
 def test_workers_that_start_never_see_ctrl_c():
-    with sweeping.process_pool(2) as (pool, _):
+    with core.process_pool(2) as (pool, _):
         mask = pool.submit(signal.pthread_sigmask, signal.SIG_BLOCK, []).result()
         handler = pool.submit(signal.getsignal, signal.SIGINT).result()
     assert signal.SIGINT in mask and handler == signal.SIG_IGN
