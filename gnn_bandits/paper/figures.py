@@ -6,11 +6,11 @@
 __all__ = ['TABLE_FIELDS', 'REGRET_LABELS', 'ARMS_AND_STEPS', 'SHOWN', 'SHADES', 'TRAINED_RUNS', 'TRAINED_SETTINGS',
            'TRAINED_PANELS', 'COMPARED', 'STAGES', 'FIGURES', 'COMPILING', 'ntk_table', 'draw_ntk', 'domain_variances',
            'variance_summary', 'draw_variances', 'gain_table', 'draw_gains', 'run_table', 'curve_table', 'mean_se',
-           'final_regrets', 'algorithm_style', 'draw_curves', 'performance_specs', 'main_curves', 'draw_performance',
-           'domain_specs', 'domain_curves', 'draw_domains', 'draw_effect', 'draw_size', 'draw_density',
-           'published_distances', 'trained_specs', 'trained_table', 'comparable', 'draw_trained', 'main_advantage',
-           'switch_means', 'ablation_items', 'Stage', 'rows', 'made_of', 'joined', 'paper_items', 'Unfinished', 'Plan',
-           'save_figure']
+           'final_regrets', 'algorithm_style', 'draw_curves', 'legend_below', 'each_protocol', 'performance_specs',
+           'main_curves', 'draw_performance', 'domain_specs', 'domain_curves', 'draw_domains', 'draw_effect',
+           'draw_size', 'draw_density', 'published_distances', 'trained_specs', 'trained_table', 'comparable',
+           'draw_trained', 'main_advantage', 'switch_means', 'ablation_items', 'Stage', 'rows', 'made_of', 'joined',
+           'paper_items', 'Unfinished', 'Plan', 'save_figure']
 
 # %% ../../nbs/34_figures.ipynb #a3025474
 import io, math
@@ -210,16 +210,6 @@ def draw_curves(
     ax.set_ylim(0, None, auto=True)              # panels that share this axis may need more room
 
 # %% ../../nbs/34_figures.ipynb #1187bb6d
-def each_protocol(
-    fig, # Matplotlib figure
-    table, # Rows of curves
-    draw:Callable, # From a part of the figure and the rows of one protocol
-):
-    "The same drawing for each protocol, one below the other."
-    names = list(table["protocol"].unique())
-    for part, name in zip(fig.subfigures(len(names), 1, squeeze=False)[:, 0], names):
-        if len(names) > 1: part.suptitle(name, fontsize=10, fontweight="bold")
-        draw(part, table[table["protocol"] == name])
 def legend_below(
     part, # A figure or a part of one
     ax, # Axes that have the labelled curves
@@ -232,6 +222,20 @@ def legend_below(
         handles.append(Line2D([], [], marker="D", ls="none", ms=4, color="#404040"))
         labels.append("published end point")
     part.legend(handles, labels, loc="outside lower center", ncols=5 if len(labels) <= 5 else 4)
+
+# %% ../../nbs/34_figures.ipynb #2cee126b
+def each_protocol(
+    fig, # Matplotlib figure
+    table, # Rows of curves
+    draw:Callable, # From a part of the figure and the rows of one protocol
+    published=None, # As in `legend_below`
+):
+    "The same drawing for each protocol, one below the other, with one legend."
+    names = list(table["protocol"].unique())
+    for part, name in zip(fig.subfigures(len(names), 1, squeeze=False)[:, 0], names):
+        if len(names) > 1: part.suptitle(name, fontsize=10, fontweight="bold")
+        draw(part, table[table["protocol"] == name])
+    legend_below(part, next(ax for ax in part.axes if ax.lines), published)
 
 # %% ../../nbs/34_figures.ipynb #69e00735
 def draw_settings(
@@ -306,9 +310,7 @@ def draw_performance(
             draw_curves(ax, rows[rows["arms"] == arms], value, published=theirs)
             ax.set(title=rf"$|\mathcal{{G}}| = {arms}$")
         part.axes[0].set_ylabel(f"{REGRET_LABELS[value]},\nmean gaps")
-        if rows["protocol"].iloc[0] == table["protocol"].iloc[-1]:
-            legend_below(part, part.axes[-1], published)
-    each_protocol(fig, table, draw)
+    each_protocol(fig, table, draw, published)
 
 # %% ../../nbs/34_figures.ipynb #f1b685c9
 def domain_specs(
@@ -336,7 +338,7 @@ def draw_domains(
 ):
     "A grid of panels, nodes down and density across, one grid for each protocol."
     table = table[table["algorithm"].isin(PAPER_ALGORITHMS)]
-    (Ns, ps), last = (sorted(table[k].unique()) for k in "Np"), table["protocol"].iloc[-1]
+    Ns, ps = (sorted(table[k].unique()) for k in "Np")
     if value != "best_observed_regret": published = None
     place = lambda rows, N, p: rows[(rows["N"] == N) & (rows["p"] == p)]
     def draw(part, table):
@@ -351,9 +353,7 @@ def draw_domains(
             ax.tick_params(labelbottom=lowest)
             if not lowest: ax.set_xlabel("")
         for ax in axes[:, 0]: ax.set_ylabel("mean gaps")
-        if table["protocol"].iloc[0] == last:
-            legend_below(part, next(ax for ax in axes.flat if ax.lines), published)
-    each_protocol(fig, table, draw)
+    each_protocol(fig, table, draw, published)
 
 # %% ../../nbs/34_figures.ipynb #ed551947
 SHADES = ("#56B4E9", "#0072B2", "#000000") # From the first to the last value of what varies
@@ -367,7 +367,7 @@ def draw_effect(
 ):
     "One panel for each algorithm, one curve for each value of N or p, one row a protocol."
     rows = table[table["p" if vary == "N" else "N"] == fixed]
-    levels, last = sorted(rows[vary].unique()), rows["protocol"].iloc[-1]
+    levels = sorted(rows[vary].unique())
     looks = {v: dict(color=c, ls=ls) for v, c, ls in zip(levels, SHADES, ("-", "--", ":"))}
     def draw(part, rows):
         axes = part.subplots(1, len(PAPER_ALGORITHMS), sharey=True, squeeze=False)[0]
@@ -376,7 +376,6 @@ def draw_effect(
                         looks.get)
             ax.set_title(name)
         axes[0].set_ylabel(f"{REGRET_LABELS[value]},\nmean gaps")
-        if rows["protocol"].iloc[0] == last: legend_below(part, axes[-1])
     each_protocol(fig, rows, draw)
 
 def draw_size(fig, table):
