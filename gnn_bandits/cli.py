@@ -45,12 +45,12 @@ def chosen_stages(figure, model, out)->list[str]:
 
 def announce(plan, names):
     "Say how long it will take; complain about a scheduler that is not there."
-    from gnn_bandits.paper.sweep import dask_pool
+    from gnn_bandits.paper.sweep import dask_pool, sweep_seconds
     workers, scheduler = plan.how["jobs"], plan.how["scheduler"]
-    if not plan.seconds(names): return
+    if not (items := plan.missing(names)): return
     if scheduler:
         with dask_pool(scheduler) as (_, window): workers = max(1, window//2)
-    print(f"about {duration(plan.seconds(names, workers))} with {workers} at work; "
+    print(f"about {duration(sweep_seconds(items, workers))} with {workers} at work; "
           f"what is finished is kept in {plan.store.path}", flush=True)
 
 # %% ../nbs/42_cli.ipynb #a172674d

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TABLE_FIELDS', 'REGRET_LABELS', 'ARMS_AND_STEPS', 'SHOWN', 'SHADES', 'TRAINED_RUNS', 'TRAINED_SETTINGS',
-           'TRAINED_PANELS', 'COMPARED', 'STAGES', 'FIGURES', 'COMPILING', 'ntk_table', 'draw_ntk', 'domain_variances',
+           'TRAINED_PANELS', 'COMPARED', 'STAGES', 'FIGURES', 'ntk_table', 'draw_ntk', 'domain_variances',
            'variance_summary', 'draw_variances', 'gain_table', 'draw_gains', 'run_table', 'curve_table', 'mean_se',
            'final_regrets', 'algorithm_style', 'draw_curves', 'legend_below', 'each_protocol', 'performance_specs',
            'main_curves', 'draw_performance', 'domain_specs', 'domain_curves', 'draw_domains', 'draw_effect',
@@ -39,7 +39,7 @@ from .population import (ABLATION_RUNS, SELECTIONS, TUNING_COLUMNS,
                                           selected, setting_means, tuning_cells)
 from .store import REGRETS, Store
 from .studies import INPUTS, POLICIES, TABLE_COLUMNS, study_curves, study_table
-from .sweep import piece_seconds, pieces, sweep
+from .sweep import sweep
 
 # %% ../../nbs/34_figures.ipynb #7a95b26f
 def ntk_table(): # A pandas table
@@ -618,8 +618,6 @@ class Plan:
         return stage.table(self, items, *needed)
 
 # %% ../../nbs/34_figures.ipynb #b20f727b
-COMPILING = 15. # Seconds until a process has compiled the loop of the studies
-
 @patch
 def missing(self:Plan,
     names:Iterable[str], # Stages
@@ -635,15 +633,6 @@ def missing(self:Plan,
         if left[name] or open_ & set(stage.needs): open_.add(name)
     for name in names: look(name)
     return list(dict.fromkeys(i for items in left.values() for i in items))
-
-@patch
-def seconds(self:Plan,
-    names:Iterable[str], # Stages
-    workers:int=1, # Processes
-)->float:
-    "Roughly how long it takes to play what is missing; 0 if nothing is."
-    items = self.missing(names)
-    return sum(map(piece_seconds, pieces(items)))/workers + (COMPILING if items else 0.)
 
 # %% ../../nbs/34_figures.ipynb #40796a0f
 def save_figure(
