@@ -4,13 +4,10 @@
 
 # %% auto #0
 __all__ = ['TABLE_FIELDS', 'REGRET_LABELS', 'ARMS_AND_STEPS', 'SHOWN', 'SHADES', 'TRAINED_RUNS', 'TRAINED_SETTINGS',
-           'TRAINED_PANELS', 'COMPARED', 'STAGES', 'FIGURES', 'ntk_table', 'draw_ntk', 'domain_variances',
-           'variance_summary', 'draw_variances', 'gain_table', 'draw_gains', 'run_table', 'curve_table', 'mean_se',
-           'final_regrets', 'algorithm_style', 'draw_curves', 'legend_below', 'each_protocol', 'performance_specs',
-           'main_curves', 'draw_performance', 'domain_specs', 'domain_curves', 'draw_domains', 'draw_effect',
-           'draw_size', 'draw_density', 'published_distances', 'trained_specs', 'trained_table', 'comparable',
-           'draw_trained', 'main_advantage', 'switch_means', 'ablation_items', 'Stage', 'rows', 'made_of', 'joined',
-           'paper_items', 'Unfinished', 'Plan', 'save_figure']
+           'TRAINED_PANELS', 'COMPARED', 'STAGES', 'FIGURES', 'run_table', 'curve_table', 'mean_se', 'final_regrets',
+           'algorithm_style', 'draw_curves', 'performance_specs', 'main_curves', 'draw_performance', 'domain_specs',
+           'domain_curves', 'draw_domains', 'draw_effect', 'draw_size', 'draw_density', 'published_distances',
+           'trained_specs', 'trained_table', 'comparable', 'draw_trained', 'Stage', 'Unfinished', 'Plan', 'save_figure']
 
 # %% ../../nbs/34_figures.ipynb #a3025474
 import io, math
