@@ -6,7 +6,7 @@
 __all__ = ['GROUPS', 'CAMPAIGN', 'COMMANDS', 'reproduce', 'run', 'run_choices', 'ls', 'show', 'main', 'dispatch', 'guarded']
 
 # %% ../nbs/42_cli.ipynb #5e012716
-import argparse, dataclasses, inspect, io, json, math, os, shlex, sys, typing
+import argparse, contextlib, dataclasses, inspect, io, json, math, os, shlex, sys, typing
 from collections import Counter
 from importlib import import_module
 from importlib.util import find_spec
@@ -29,31 +29,29 @@ def duration(seconds)->str:
     return f"{seconds/60:.0f} minutes" if seconds < 6000 else f"{seconds/3600:.1f} hours"
 
 # %% ../nbs/42_cli.ipynb #22ffc1c6
-def chosen_figures(figure, model, out)->list[str]:
-    "Names of figures, after a look at what they are asked for."
-    from gnn_bandits.paper.figures import FIGURES
-    names = list(FIGURES) if figure == "all" else list(dict.fromkeys(figure.split(",")))
-    if unknown := [n for n in names if n not in FIGURES]:
-        raise ValueError(f"unknown figure {unknown[0]!r}; there are: all, {', '.join(FIGURES)}")
-    takes = [n for n, f in FIGURES.items() if getattr(f, "specs", None) and n != "trained"]
+def chosen_stages(figure, model, out)->list[str]:
+    "Names of stages, after a look at what they are asked for."
+    from gnn_bandits.paper.figures import STAGES
+    known, takes = ([n for n, s in STAGES.items() if getattr(s, k)] for k in ("draw", "runs"))
+    names = [n for n, s in STAGES.items() if s.kept]
+    if figure != "all": names = list(dict.fromkeys(figure.split(",")))
+    if figure != "all" and (unknown := [n for n in names if n not in known]):
+        raise ValueError(f"unknown figure {unknown[0]!r}; there are: all, {', '.join(known)}")
     if model and not set(takes) & set(names):
         raise ValueError(f"{names[0]} takes no model; those that do: {', '.join(takes)}")
     if Path(out).exists() and not Path(out).is_dir():
         raise ValueError(f"{out} is a file; name a folder with --out")
     return names
 
-def announce(studies, wanted, store, specs, jobs, scheduler):
+def announce(plan, names):
     "Say how long it will take; complain about a scheduler that is not there."
-    from gnn_bandits.paper.figures import missing_seconds
-    from gnn_bandits.paper.sweep import dask_pool
-    workers = jobs
-    seconds = missing_seconds(studies, wanted, store, specs, workers)
-    if not seconds: return
+    from gnn_bandits.paper.sweep import dask_pool, sweep_seconds
+    workers, scheduler = plan.how["jobs"], plan.how["scheduler"]
+    if not (items := plan.missing(names)): return
     if scheduler:
         with dask_pool(scheduler) as (_, window): workers = max(1, window//2)
-        seconds *= jobs/workers
-    print(f"about {duration(seconds)} with {workers} at work; what is finished is kept in "
-          f"{store.path}", flush=True)
+    print(f"about {duration(sweep_seconds(items, workers))} with {workers} at work; "
+          f"what is finished is kept in {plan.store.path}", flush=True)
 
 # %% ../nbs/42_cli.ipynb #a172674d
 def reproduce(
@@ -67,36 +65,20 @@ def reproduce(
 ):
     "Run the paper's pipeline and draw its figures. Runs that are finished are skipped."
     from gnn_bandits.core import check_number
-    from gnn_bandits.paper.figures import (FIGURES, TUNINGS, StudyFigure, figure_specs,
-                                           reproduce_figure)
-    from gnn_bandits.paper.population import Studies
-    from gnn_bandits.paper.store import Store
-    from gnn_bandits.paper.sweep import sweep
-    names = chosen_figures(figure, model, out)
+    from gnn_bandits.paper.figures import Plan, Unfinished
+    names = chosen_stages(figure, model, out)
     if jobs is not None: check_number("jobs", jobs, 1, whole=True)
-    specs = {n: figure_specs(n, quick, seeds, model) for n in names}
-    store, jobs = Store(Path(out)/"store"), jobs or (1 if quick else cores())
-    studies = Studies(store.path, quick, seeds, jobs, scheduler)
-    stage = {n: 2 if specs[n] else int(isinstance(FIGURES[n], StudyFigure)) for n in names}
-    wanted = [FIGURES[n].study for n in names if stage[n] == 1]
-    if figure == "all": wanted = list(TUNINGS)
-    runs = [s for n in names for s in specs[n]]
-    announce(studies, wanted, store, runs, jobs, scheduler)
-    def draw(at):
-        for name in [n for n in names if stage[n] == at and all(s in store for s in specs[n])]:
-            written = reproduce_figure(name, out, quick, store, specs[name], studies)
-            for path in written: print(f"wrote {path}")
-    draw(0)
-    try:
-        draw(1)
-        for path in studies.write(out) if figure == "all" else []: print(f"wrote {path}")
-    except KeyboardInterrupt as e: raise KeyboardInterrupt("finished cells are kept") from e
-    if not runs: return
-    summary = sweep(runs, store, jobs, scheduler)
-    print(f"{summary} in {store.path}")
-    draw(2)
-    if summary.failed:
-        raise RunsFailed(f"{summary}; gnn_bandits show {store.path} {summary.failed[0]} tells why")
+    jobs = jobs or (1 if quick else cores())
+    plan = Plan(Path(out)/"store", quick, seeds, model, jobs, scheduler, tell=print)
+    lost = []
+    with contextlib.suppress(Unfinished): announce(plan, names)
+    for name in names:
+        try: written = plan.write(name, out)
+        except Unfinished as e: lost.append(e); continue
+        except KeyboardInterrupt as e:
+            raise KeyboardInterrupt(*e.args or ["what is finished is kept"]) from e
+        for path in written: print(f"wrote {path}")
+    if lost: raise RunsFailed(lost[0])
 
 # %% ../nbs/42_cli.ipynb #26df01b1
 def reproduce_choices():
@@ -234,9 +216,7 @@ def ls(
         shown = table[columns] if long else seed_means(table)
         print(shown.to_string(index=False, float_format="{:.4g}".format))
     failures = found.failures(onerror=bad.append)
-    for f in failures:
-        s = f.spec
-        print(f"failed {s.key}: {s.algorithm} ({s.model}), seed {s.seed}: {f.error}")
+    for f in failures: print(f"failed {f}")
     for e in bad: print("unreadable:", " ".join(str(e).split()))
     rest = f", {len(bad)} unreadable" if bad else ""
     print(f"{len(table)} runs, {len(failures)} failed{rest}")
@@ -255,7 +235,7 @@ def show(
     file, = files.values()
     if file.suffix == ".json":
         f = found.read_failure(file)
-        print(f.spec.to_json(), f"failed with {f.versions}:", f.traceback, sep="\n", end="")
+        print(json.dumps(f.spec), f"failed with {f.versions}:", f.traceback, sep="\n", end="")
         return
     r = found.read(file)
     print(json.dumps(json.loads(r.spec.to_json()), indent=1))

@@ -6,15 +6,16 @@
 __all__ = ['NOISES', 'ALONE', 'NEAR', 'UNTOUCHED', 'shown', 'is_finite', 'check_number', 'check_choice', 'plain', 'check_arms',
            'check_rewards', 'check_gram', 'check_rng', 'split_rng', 'torch_generator', 'counter_rng', 'one_thread',
            'in_threads', 'tie_room', 'first_best', 'best_first', 'available_bytes', 'check_memory', 'peak_mb',
-           'in_notebook', 'progress_bar', 'optional', 'Lazy', 'temporary', 'write_atomically', 'leftovers',
-           'clear_leftovers', 'array_hash', 'pack_arrays', 'check_file', 'unpack_arrays', 'as_csv', 'write_table',
-           'read_table', 'use_style', 'parameter_rows', 'explained', 'explain']
+           'in_notebook', 'progress_bar', 'optional', 'process_pool', 'cluster', 'Lazy', 'temporary',
+           'write_atomically', 'leftovers', 'clear_leftovers', 'array_hash', 'pack_arrays', 'check_file',
+           'unpack_arrays', 'as_csv', 'write_table', 'read_table', 'use_style', 'parameter_rows', 'explained',
+           'explain']
 
 # %% ../nbs/00_core.ipynb #14e1708a
-import contextlib, csv, gzip, hashlib, importlib, inspect, io, json, math, os, re, resource, socket
-import sys, tempfile, time, zipfile
+import contextlib, csv, gzip, hashlib, importlib, inspect, io, json, logging, math, os, re
+import resource, signal, socket, sys, tempfile, threading, time, zipfile
 from collections.abc import Callable, Iterable, Iterator, KeysView, ValuesView
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from importlib.resources import files
 from numbers import Integral, Real
 from pathlib import Path
@@ -319,6 +320,63 @@ def optional(
     try: return importlib.import_module(module)
     except ModuleNotFoundError as e:
         raise ImportError(f"this needs {e.name}: pip install 'gnn_bandits[{extra}]'") from e
+
+# %% ../nbs/00_core.ipynb #e6f15f64
+def prepare_worker(
+    driver:int, # Its process number
+):
+    "Prepare a worker process: leave Ctrl-C to the driver, end with it."
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    from tqdm import tqdm
+    tqdm.set_lock(threading.RLock())                # its own lock outlives a killed process
+    def watch():
+        while os.getppid() == driver: time.sleep(1)
+        os._exit(1)
+    threading.Thread(target=watch, daemon=True).start()
+
+# %% ../nbs/00_core.ipynb #f25d0574
+@contextlib.contextmanager
+def interrupts_blocked():
+    "Ctrl-C waits; processes that are started meanwhile never get it."
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try: yield
+    finally: signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+# %% ../nbs/00_core.ipynb #ec479402
+@contextlib.contextmanager
+def process_pool(
+    jobs:int, # Processes
+)->Iterator[tuple[Executor, int]]: # And how many pieces to keep in flight
+    "Workers on this machine."
+    from joblib.externals.loky import ProcessPoolExecutor
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    pool = ProcessPoolExecutor(jobs, initializer=prepare_worker, initargs=(os.getpid(),),
+                               env=threads)
+    try:
+        with interrupts_blocked(): pool.submit(os.getpid)              # starts all workers
+        yield pool, 2*jobs
+    except BaseException:
+        pool.shutdown(kill_workers=True)
+        raise
+    pool.shutdown()
+
+# %% ../nbs/00_core.ipynb #a7fc7795
+@contextlib.contextmanager
+def cluster(
+    address:str, # Of a Dask scheduler
+)->Iterator: # A Dask client
+    "A connection to a Dask cluster that has workers."
+    Client = optional("distributed", "cluster").Client
+    try: client = Client(address, timeout="5s", set_as_default=False)
+    except (OSError, ValueError, TypeError) as e:
+        raise OSError(f"no Dask scheduler at {address}: {e}") from e
+    for name in ("distributed", "distributed.client"): # what matters comes as an exception
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    with client:
+        try: client.wait_for_workers(1, timeout=30)
+        except TimeoutError as e:
+            raise OSError(f"the Dask scheduler at {address} has no workers") from e
+        yield client
 
 # %% ../nbs/00_core.ipynb #dfcfb820
 class Lazy:

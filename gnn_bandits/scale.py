@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['FORMAT', 'SCATTERED', 'missed_share', 'choose_degree', 'AnchorFeatures', 'RandomBlocks', 'SmilesBlocks', 'make_part',
-           'save_part', 'read_part', 'Library', 'part_name', 'read_facts', 'cluster', 'alone', 'each', 'featurize_part',
+           'save_part', 'read_part', 'Library', 'part_name', 'read_facts', 'alone', 'each', 'featurize_part',
            'featurize', 'Weights', 'weigh', 'score_rows', 'score_pulled', 'top_of', 'below', 'score_chunk',
            'score_part', 'rank', 'LazyPosterior']
 
 # %% ../nbs/22_scale.ipynb #21050002
-import contextlib, copy, json, math
+import copy, json, math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,8 +20,8 @@ import torch
 from fastcore.basics import patch
 from torch import Tensor
 
-from .core import (array_hash, check_memory, check_number, check_rng, in_threads,
-                              one_thread, optional, progress_bar, write_atomically)
+from .core import (array_hash, check_memory, check_number, check_rng, cluster,
+                              in_threads, one_thread, optional, progress_bar, write_atomically)
 from .features import GNTKFeatures
 from .gntk import check_domains, gntk, gntk_diag
 from .graphs import GraphDomain
@@ -275,21 +275,6 @@ def verify(self:Library)->Library: # Itself
     return self
 
 # %% ../nbs/22_scale.ipynb #2105001c
-@contextlib.contextmanager
-def cluster(
-    address:str, # Of a Dask scheduler
-)->Iterator: # A Dask client
-    "A connection to a Dask cluster that has workers."
-    Client = optional("distributed", "cluster").Client
-    try: client = Client(address, timeout="5s", set_as_default=False)
-    except (OSError, ValueError, TypeError) as e:
-        raise OSError(f"no Dask scheduler at {address}: {e}") from e
-    with client:
-        try: client.wait_for_workers(1, timeout=30)
-        except TimeoutError as e:
-            raise OSError(f"the Dask scheduler at {address} has no workers") from e
-        yield client
-
 def alone(
     work:Callable, # A function of one item
     item, # The item

@@ -19,8 +19,8 @@ import pandas as pd
 import torch
 
 import replay
-from gnn_bandits.core import one_thread, read_table, write_table
-from gnn_bandits.paper.population import ABLATION_RUNS, Studies, ablation_cells
+from gnn_bandits.core import one_thread, write_table
+from gnn_bandits.paper.figures import Plan
 from gnn_bandits.paper.studies import Instance, arms_of, fresh_reward, kernels_of, play
 
 FEW = 2 # Players of each kind that are played
@@ -73,11 +73,11 @@ def play_floor(instance, player, path, r):
 def sample(c, r):
     "Place -> seconds of one run of the cell with all its players, and their floor."
     c, out = replace(c, protocol="population"), defaultdict(lambda: np.zeros(2))
-    (domain, _, origin), made = seconds_of(arms_of, c, c.runs[0])
+    (domain, _), made = seconds_of(arms_of, c, c.runs[0])
     rng = np.random.default_rng(0)
     (K, nets), took = seconds_of(kernels_of, domain, c.m, rng.spawn(1)[0])
     out["kernels"] += took, kernel_floor(c, r)
-    f, drawn = seconds_of(fresh_reward, domain, K["graph"], origin)
+    f, drawn = seconds_of(fresh_reward, domain, K["graph"], c.origin(c.runs[0]))
     out["graphs and rewards"] += made + drawn, 0.
     instance, players = Instance(K, f, rng, c.noise_std, c.T, nets), defaultdict(list)
     for p in c.players: players[kind_of(p)].append(p)
@@ -96,12 +96,8 @@ def sample(c, r):
 
 def plan():
     "Study and cells of the whole reproduction, with the settings of the committed tables."
-    for study, _, _, cells in replay.studies(replay.RESULTS, False):
-        if study != "ablation": yield study, cells
-    table = read_table(replay.RESULTS/"population.csv.gz")
-    chosen = replay.settings_in(table[table["d"] == 10])
-    first = chosen.pop("cumulative")
-    yield "ablation", ablation_cells(first, chosen, Studies(".").count(ABLATION_RUNS))
+    for name, (_, cells) in replay.studies(Plan("."), replay.RESULTS).items():
+        yield name.removesuffix("_d10"), cells
 
 
 def main(out):

@@ -14,48 +14,24 @@ import numpy as np
 import pandas as pd
 
 from gnn_bandits.core import read_table, write_table
-from gnn_bandits.paper.figures import run_table, trained_specs
-from gnn_bandits.paper.population import (ABLATION_RUNS, TUNING_COLUMNS, Studies,
-                                          ablation_cells)
-from gnn_bandits.paper.store import Store
-from gnn_bandits.paper.studies import REGRET_NAMES, TABLE_COLUMNS, run_study, study_table
+from gnn_bandits.paper.figures import Plan, run_table, trained_specs
 from gnn_bandits.paper.sweep import sweep
 
 RESULTS = Path(__file__).resolve().parents[1]/"nbs"/"results"
-SETTING = ["lam", "beta", "random_pulls"]
-TABLES = {"tuning": "tuning", "tuning_d100": "tuning", "paper_tuning": "paper_tuning",
-          "population": "population", "population_d100": "population", "paper": "paper"}
+STUDIES = ("tuning_d10", "tuning_d100", "paper_tuning", "population_d10", "population_d100",
+           "paper", "ablation") # Stages, each after those that it needs
 
 
-def settings_in(table):
-    "Selection -> algorithm -> λ, β, random pulls, as the rows of a table say."
-    rows = table.dropna(subset="settings")[["settings", "algorithm", *SETTING]].drop_duplicates()
-    return {name: {r["algorithm"]: tuple(r[k] for k in SETTING[:2]) + (int(r["random_pulls"]),)
-                   for r in group.to_dict("records")}
-            for name, group in rows.groupby("settings", sort=False)}
-
-
-def studies(results, quick):
-    "Name of a study, file of its table, columns, its cells."
-    plan, found = Studies(".", quick), {}
-    for study, file in TABLES.items():
-        if not (results/f"{file}.csv.gz").exists(): continue
+def studies(plan, results):
+    "Stage -> its committed table and its cells, with the settings that committed tables select."
+    tables, cells = {}, {}
+    for name in STUDIES:
+        file, _, d = name.partition("_d")
         table = read_table(results/f"{file}.csv.gz")
-        table = table[table["d"] == (100 if study.endswith("d100") else 10)]
-        if not len(table): continue
-        columns = TUNING_COLUMNS if "tuning" in study else TABLE_COLUMNS
-        chosen = None if "tuning" in study else settings_in(table)
-        if study == "population": found = chosen
-        yield study, file, columns, plan.cells(study, chosen)
-    if not found or not (results/"ablation.csv.gz").exists(): return
-    others = {k: v for k, v in found.items() if k != "cumulative"}
-    table = read_table(results/"ablation.csv.gz")
-    known = {f"{switch}: {level}" for switch, level in zip(table["switch"], table["level"])}
-    cells = ablation_cells(found["cumulative"], others, plan.count(ABLATION_RUNS), **plan.size)
-    cells = [replace(c, players=tuple(p for p in c.players if p.settings in known))
-             for c in cells if c.m < 512]                          # wide networks are slow
-    yield "ablation", "ablation", ("settings", "algorithm", "run", *REGRET_NAMES), \
-        [c for c in cells if c.players]
+        tables[name] = table[table["d"] == int(d)].reset_index(drop=True) if d else table
+        stage = plan.stage(name)
+        cells[name] = stage.items(plan, *(tables[n] for n in stage.needs))
+    return {name: (tables[name], cells[name]) for name in STUDIES}
 
 
 def one_run(cells, rng):
@@ -85,23 +61,23 @@ def main():
     cli.add_argument("--quick", action="store_true", help="the small tables")
     o = cli.parse_args()
     results = RESULTS/"quick" if o.quick else RESULTS
-    rng, parts, counts = np.random.default_rng(o.seed), list(studies(results, o.quick)), []
-    rest = max(0, o.runs - 4)
-    order = rng.permutation(len(parts))[:rest] if rest < len(parts) else np.arange(len(parts))
-    shares = np.bincount(np.resize(order, rest), minlength=len(parts)) if parts else []
-    chosen = [[one_run(p[-1], rng) for _ in range(k)] for p, k in zip(parts, shares)]
+    rng, counts, rest = np.random.default_rng(o.seed), [], max(0, o.runs - 4)
     linear = trained_specs(o.quick, panels=["linearised"])
     specs = [linear[i] for i in rng.choice(len(linear), min(4, o.runs), replace=False)]
     with tempfile.TemporaryDirectory() as folder:
-        if every := [c for cells in chosen for c in cells]: run_study(every, folder, o.jobs)
-        for (study, file, columns, _), cells in zip(parts, chosen):
-            if not cells: continue
-            new, old = study_table(folder, cells, columns), read_table(results/f"{file}.csv.gz")
-            if study == "ablation": old["settings"] = old.pop("switch") + ": " + old.pop("level")
-            counts.append(compare(study, new, old, 5, folder))
-        store = Store(Path(folder)/"store")
-        print(sweep(specs, store, o.jobs))
-        new = run_table(store, specs, "linearised", ("lam", "beta", "fit", "random_pulls"))
+        plan = Plan(Path(folder)/"store", o.quick)
+        found = studies(plan, results)
+        order = rng.permutation(len(found))[:rest] if rest < len(found) else np.arange(len(found))
+        shares = np.bincount(np.resize(order, rest), minlength=len(found))
+        for (name, (old, cells)), share in zip(found.items(), shares):
+            narrow = [c for c in cells if c.m < 512]               # wide networks are slow
+            if not (some := [one_run(narrow, rng) for _ in range(share)]): continue
+            print(sweep(some, plan.store, o.jobs))
+            stage = plan.stage(name)
+            new = stage.table(plan, some, *(None for _ in stage.needs))
+            counts.append(compare(name, new, old, 5, folder))
+        print(sweep(specs, plan.store, o.jobs))
+        new = run_table(plan.store, specs, "linearised", ("lam", "beta", "fit", "random_pulls"))
         counts.append(compare("linearised networks", new, read_table(results/"trained.csv"), 7,
                               folder))
     same, played = map(sum, zip(*counts))

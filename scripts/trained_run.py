@@ -13,8 +13,7 @@ import torch
 
 from gnn_bandits.project.bench import machine
 from gnn_bandits.core import write_atomically
-from gnn_bandits.paper.experiments import RunSpec, play, prior_of
-from gnn_bandits.graphs import GraphDomain
+from gnn_bandits.paper.experiments import RunSpec, Start
 from gnn_bandits.networks import LazyGNN, forward
 from gnn_bandits.paper.datasets import dataset
 
@@ -47,12 +46,12 @@ def straightforward(X, net, f):
 
 def main(algorithm):
     spec = RunSpec("N20_p0.2_d10", algorithm, "trained", options=dict(train_from=40))
-    h, sizes, f = spec.action_set(dataset(spec.data))
-    X, o = GraphDomain(h, sizes), spec.settings
+    start, o = Start(*spec.action_set(dataset(spec.data))), spec.settings
+    X, f = start.domain, start.f
     net = LazyGNN.for_domain(X, o.m, o.L, rng=spec.generator("network"))
     before = straightforward(X, net, f)
     began = time.perf_counter()
-    history = play(spec, X, f, prior_of(spec, X), progress=True).history
+    history = spec.play(start, progress=True).history
     ours = time.perf_counter() - began
     after = straightforward(X, net, f)
     parts = {k: (before[k] + after[k])/2 for k in before}

@@ -8,7 +8,7 @@ import argparse
 from pathlib import Path
 
 from gnn_bandits.core import write_table
-from gnn_bandits.paper.population import edge_table
+from gnn_bandits.paper.figures import Plan
 
 TABLE = Path(__file__).resolve().parents[1]/"nbs"/"results"/"tuning_edges.csv"
 
@@ -17,4 +17,4 @@ if __name__ == "__main__":
     parser.add_argument("folder", type=Path)
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
-    write_table(TABLE, edge_table(given.folder, given.jobs), digits=5)
+    write_table(TABLE, Plan(given.folder, jobs=given.jobs).table("tuning_edges"), digits=5)

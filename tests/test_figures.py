@@ -11,15 +11,17 @@ import pytest
 from gnn_bandits.core import read_table, write_table
 from gnn_bandits.paper.experiments import grid, spec_fields
 from gnn_bandits.paper.store import REGRETS, Store
-from gnn_bandits.paper.sweep import sweep
+from gnn_bandits.paper.sweep import COMPILING, sweep, sweep_seconds
 from gnn_bandits.paper.algorithms import COLORS, LINES, PAPER_ALGORITHMS
 from gnn_bandits.paper.datasets import DATASETS
-from gnn_bandits.paper.figures import (FIGURES, TRAINED_RUNS, TRAINED_SETTINGS, StudyFigure,
-                                       curve_table, draw_curves, draw_density, draw_domains,
-                                       draw_hyper, draw_performance, draw_size, draw_trained,
-                                       figure_specs, final_regrets, mean_se, published_distances,
+from gnn_bandits.paper import population
+from gnn_bandits.paper.figures import (FIGURES, STAGES, TRAINED_RUNS, TRAINED_SETTINGS, Plan,
+                                       Unfinished, curve_table, draw_curves, draw_density,
+                                       draw_domains, draw_hyper, draw_performance, draw_size,
+                                       draw_trained, final_regrets, mean_se, published_distances,
                                        run_table, trained_specs, trained_table)
 from gnn_bandits.paper.population import BETAS, LAMS, LEARNERS
+from gnn_bandits.paper.studies import Cell
 
 ROOT = Path(__file__).parent.parent
 
@@ -56,23 +58,73 @@ def test_trained_and_linearised_differ_in_nothing_else(quick):
         assert (fields["lam"], fields["beta"]) == TRAINED_SETTINGS[key[0]]
         assert (fields["fit"], fields["uncertainty"]) == ("limit", "exact")
 
+def items(name, *tables, **asked):
+    "What a stage plays"
+    plan = Plan("nowhere", **asked)
+    stage = plan.stage(name)
+    return stage.items(plan, *(tables or [None]*len(stage.needs)))
+
 def test_seeds_that_are_asked_for_are_given():
     seeds = lambda specs: {s.seed for s in specs}
     assert seeds(trained_specs()) == set(range(TRAINED_RUNS))
     for n in (3, 10):
         assert seeds(trained_specs(seeds=n)) == set(range(n))
-        assert seeds(figure_specs("performance", seeds=n, model="gntk")) == set(range(n))
+        assert seeds(items("performance", seeds=n, model="gntk")) == set(range(n))
 
 def test_a_model_turns_studies_into_runs():
-    "Without one, figures of the paper's protocol have no specs; with one, those that can"
-    for name, figure in FIGURES.items():
-        study = isinstance(figure, StudyFigure)
-        assert (len(figure_specs(name)) > 0) == (name == "trained")
-        with_model = figure_specs(name, quick=True, model="gntk")
-        assert (len(with_model) > 0) == (name == "trained" or study and figure.specs is not None)
-        if study: assert {s.model for s in with_model} <= {"gntk"}
-    assert {s.key for s in figure_specs("size", model="gntk")} == {
-        s.key for s in figure_specs("benchmark", model="gntk")}
+    "Without one, figures of the paper's protocol have no runs of their own; with one, they do"
+    for name in FIGURES:
+        assert (len(items(name)) > 0) == (name == "trained")
+        with_model = items(name, quick=True, model="gntk")
+        assert (len(with_model) > 0) == (name == "trained" or STAGES[name].runs is not None)
+        if STAGES[name].runs: assert {s.model for s in with_model} == {"gntk"}
+    keys = lambda name: {s.key for s in items(name, model="gntk")}
+    assert keys("size") == keys("benchmark") == keys("density")
+
+def test_stages_come_after_what_they_need():
+    names = list(STAGES)
+    for name, stage in STAGES.items():
+        assert all(names.index(n) < names.index(name) for n in stage.needs), name
+        assert stage.draw or not stage.runs, name
+
+def test_more_is_expected_to_take_longer():
+    plans = [Plan("nowhere", quick=True), Plan("nowhere", seeds=5), Plan("nowhere")]
+    items = [p.missing(STAGES) for p in plans]
+    seconds = list(map(sweep_seconds, items))
+    assert seconds == sorted(seconds) and seconds[0] < seconds[-1]
+    two = sweep_seconds(items[0], 2)
+    assert two - COMPILING == pytest.approx((seconds[0] - COMPILING)/2)
+    assert plans[0].missing(["ntk", "domains"]) == []
+
+@pytest.fixture
+def tiny(monkeypatch):
+    "A grid of two settings"
+    for k, v in dict(LAMS=(0.1,), BETAS=(0., 1.)).items(): monkeypatch.setattr(population, k, v)
+
+def test_stages_are_played_once(tmp_path, tiny):
+    "The comparisons wait for the tuning; another plan finds everything on disk"
+    told, names = [], ("advantage", "surfaces", "hyper")
+    plan = Plan(tmp_path, quick=True, seeds=1, progress=False, tell=told.append)
+    tables = [plan.table(name) for name in names]
+    assert [line.split(",")[0] for line in told] == ["2 cells done"]*3
+    assert plan.table("surfaces") is plan.table("tuning_d10") and len(told) == 3
+    again = Plan(tmp_path, quick=True, seeds=1, progress=False, tell=told.append)
+    assert not again.missing(names) and len(again.missing(["switches"])) == 6
+    for name, table in zip(names, tables): assert again.table(name).equals(table)
+    chosen = population.selected(again.table("tuning_d10"), again.table("paper_tuning"))
+    assert set(chosen) == {"cumulative", "best-observed", "paper"} and len(told) == 3
+    assert all(chosen["cumulative"][f"{net}-greedy"][1] == 0 for net in ("GNN", "NN"))
+
+def test_a_failure_stops_only_what_needs_it(tmp_path, tiny, monkeypatch, capfd):
+    honest, calls = Cell.play, []
+    def play(cell, start):
+        calls.append(cell.study)
+        return honest(cell, start) if cell.study == "paper_tuning" else 1//0
+    monkeypatch.setattr(Cell, "play", play)
+    plan = Plan(tmp_path, quick=True, seeds=1, progress=False)
+    for name in ("surfaces", "advantage", "switches", "surfaces"):
+        with pytest.raises(Unfinished, match="show .*tuning-.* tells why"): plan.table(name)
+    assert len(plan.table("hyper")) and calls == ["tuning"]*2 + ["paper_tuning"]*2
 
 def test_run_table_by_hand(small):
     store, specs = small
@@ -240,6 +292,21 @@ def test_replay_finds_the_committed_numbers(monkeypatch, capsys):
     same, rest = last.split(" of ")
     assert rest == "10 runs equal"          # 2 of the studies with 3 players each, 4 linearised
     assert e.value.code == (int(same) < 10) and int(same) >= 5
+
+def test_published_values_of_made_up_curves(tmp_path, monkeypatch):
+    "Bands that reach 0.2 to either side: the standard deviation is 2, of 20 runs"
+    monkeypatch.syspath_prepend(ROOT/"scripts")
+    from published_table import PUBLISHED, published_rows
+    t = np.arange(5)
+    two = [pd.DataFrame(dict(panel="N=20 p=0.2 A=200 d=10", algorithm=name, t=t, mean=mean,
+                             lower=mean - 0.2, upper=mean + 0.2))
+           for name, mean in (("GNN-PE", t + 1.), ("GNN-UCB", np.where(t < 3, t + 1., 9.)))]
+    pd.concat(two).to_csv(tmp_path/f"{PUBLISHED['performance']}.csv", index=False)
+    pe, ucb = published_rows("performance", tmp_path)
+    expected = dict(N="20", arms="200", T=5, first="1", half="3", final="5")
+    assert {k: pe[k] for k in expected} == expected
+    assert (pe["with_GNN-PE"], ucb["with_GNN-PE"], ucb["with_NN-UCB"]) == (4, 2, "")
+    assert float(pe["se"]) == pytest.approx(2/math.sqrt(20), rel=1e-3)
 
 @pytest.mark.parametrize("change,said", [
     (None, "every digit equal"), (("0.5", "0.5000001"), "0 differ, largest"),

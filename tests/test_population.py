@@ -4,14 +4,12 @@ import dataclasses, itertools
 import pandas as pd
 import pytest
 
-from gnn_bandits.paper import population
 from gnn_bandits.paper.population import (ABLATION_RUNS, BETAS, DOMAINS, EDGES, LAMS, LEARNERS,
                                           NO_SETTINGS, PAPER_SCHEDULE, PULLS, TEST_SEED,
-                                          TUNING_SEED, Studies, ablation_cells,
-                                          ablation_switches, chosen_players, chunks, edge_cells,
-                                          expected_seconds, paper_cells, population_cells,
-                                          select, setting_grid, setting_means, tuning_cells)
-from gnn_bandits.paper.studies import run_study
+                                          TUNING_SEED, ablation_cells, ablation_switches,
+                                          chosen_players, chunks, edge_cells, paper_cells,
+                                          population_cells, select, selected, setting_grid,
+                                          setting_means, tuning_cells)
 
 OTHERS = {"best-observed": {k: (0.5, 2., 10) for k in NO_SETTINGS}}
 
@@ -137,31 +135,21 @@ def test_names_of_settings_reach_the_players():
         (0.5, 2., 10, "mine", 8)}
 
 
-def test_time_grows_with_the_work():
+def test_time_and_memory_grow_with_the_work():
     cell = tuning_cells()[1]
-    one = expected_seconds([cell])
-    assert expected_seconds([cell]*4) == pytest.approx(4*one)
-    assert expected_seconds([cell], 2) == pytest.approx(one/2)
+    seconds, bytes_ = (lambda c: c.seconds[1]), lambda c: sum(c.bytes.values())
+    assert cell.seconds[0] == 0 and min(cell.bytes.values()) > 0
     for change in (dict(T=1000), dict(arms=400), dict(N=50), dict(runs=(0, 1)), dict(m=256)):
-        assert expected_seconds([dataclasses.replace(cell, **change)]) > one, change
-    plans = Studies(".", quick=True), Studies(".", runs=5), Studies(".")
-    assert plans[0].seconds() < plans[1].seconds() < plans[2].seconds()
+        more = dataclasses.replace(cell, **change)
+        assert seconds(more) > seconds(cell), change
+        assert (bytes_(more) > bytes_(cell)) == ("runs" not in change), change
+    wide = dataclasses.replace(cell, m=256)
+    slow = dataclasses.replace(wide, players=tuple(
+        dataclasses.replace(p, uncertainty="diagonal") for p in cell.players))
+    assert seconds(slow) > seconds(wide) and "squared gradients" in slow.bytes
 
 
-def test_settings_are_played_once(tmp_path, monkeypatch):
-    "The comparisons wait for the tuning; asking twice plays once"
-    small = dict(LAMS=(0.1,), BETAS=(0., 1.), PULLS=(0,))
-    for k, v in small.items(): monkeypatch.setattr(population, k, v)
-    played = []
-    def counted(cells, *args, **kw):
-        played.append((cells[0].study, run_study(cells, *args, **kw)))
-    monkeypatch.setattr(population, "run_study", counted)
-    studies = Studies(tmp_path, quick=True, runs=1, progress=False)
-    monkeypatch.setattr(population, "setting_grid", lambda **more: setting_grid(
-        **{"pulls": (0,)} | more))
-    chosen = studies.settings
-    assert studies.settings is chosen and set(chosen) == {"cumulative", "best-observed", "paper"}
-    assert [n for name, n in played if n] == [2, 2]
-    again = Studies(tmp_path, quick=True, runs=1, progress=False)
-    assert again.settings == chosen and all(n == 0 for _, n in played[2:])
-    assert all(chosen["cumulative"][f"{net}-greedy"][1] == 0 for net in ("GNN", "NN"))
+def test_without_a_tuning_settings_are_made_up():
+    assert select(None) is NO_SETTINGS
+    assert selected(None, None) == dict.fromkeys(("cumulative", "best-observed", "paper"),
+                                                 NO_SETTINGS)

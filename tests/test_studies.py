@@ -5,10 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gnn_bandits.core import pack_arrays, write_atomically
 from gnn_bandits.paper import studies
-from gnn_bandits.paper.studies import (PLAYERS, SETS, Cell, Instance, Player, arms_of, cell_file,
-                                       curve_steps, instances, play, play_cell, play_plainly,
-                                       read_cell, run_study, study_curves, study_table)
+from gnn_bandits.paper.experiments import Damaged
+from gnn_bandits.paper.store import Store
+from gnn_bandits.paper.studies import (PLAYERS, SETS, Cell, Instance, Player, arms_of, curve_steps,
+                                       instances, play, play_plainly, study_curves, study_table)
+from gnn_bandits.paper.sweep import sweep
 
 ROOT = Path(__file__).parent.parent
 SMALL = dict(arms=16, T=12)
@@ -86,7 +89,7 @@ def test_players_are_checked(bad):
 def test_cells_are_checked():
     with pytest.raises(ValueError, match="protocol"):
         Cell("x", "mine", 5, 0.2, 4, (0,), (Player("Random"),))
-    with pytest.raises(ValueError, match="jobs"): run_study(cells(), "nowhere", 0)
+    with pytest.raises(ValueError, match="jobs"): sweep(cells(), "nowhere", 0)
     assert not Path("nowhere").exists()
 
 
@@ -100,24 +103,24 @@ def test_keys_tell_cells_apart():
 
 def test_two_processes_give_the_same_bytes(tmp_path):
     one, two = tmp_path/"one", tmp_path/"two"
-    assert run_study(cells(), one) == 3 and run_study(cells(), two, jobs=2) == 3
+    assert sweep(cells(), one).done == 3 and sweep(cells(), two, jobs=2).done == 3
     assert files(one) == files(two) and len(files(one)) == 3
 
 
 def test_players_share_the_instance_and_nothing_else(tmp_path):
     "Who else plays changes no row"
-    everybody, alone = cells(runs=(0,)), cells(["NN-TS"], (0,))
-    for c in (everybody, alone): run_study(c, tmp_path)
-    table = study_table(tmp_path, everybody)
+    everybody, alone, store = cells(runs=(0,)), cells(["NN-TS"], (0,)), Store(tmp_path)
+    for c in (everybody, alone): sweep(c, store)
+    table = study_table(store, everybody)
     mine = table[table["algorithm"] == "NN-TS"].reset_index(drop=True)
-    assert mine.equals(study_table(tmp_path, alone))
+    assert mine.equals(study_table(store, alone))
     assert table["mean_gap"].nunique() == 1
 
 
 def test_killed_and_resumed(tmp_path):
     "kill -9 in the middle; what is missing is played, what is there is not touched"
     code = ("import sys; sys.path.insert(0, sys.argv[2]); from test_studies import *; "
-            "run_study(cells(runs=range(400), T=200), sys.argv[1])")
+            "sweep(cells(runs=range(400), T=200), sys.argv[1])")
     command = [sys.executable, "-c", code, str(tmp_path/"a"), str(ROOT/"tests")]
     p = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
     while len(files(tmp_path/"a")) < 2:
@@ -126,49 +129,75 @@ def test_killed_and_resumed(tmp_path):
     p.send_signal(signal.SIGKILL)
     p.wait()
     some = cells(runs=range(4), T=200)
-    before = {c.key: cell_file(tmp_path/"a", c).stat().st_mtime_ns for c in some[:2]}
-    run_study(some, tmp_path/"a"), run_study(some, tmp_path/"b")
-    assert all(cell_file(tmp_path/"a", c).read_bytes() == cell_file(tmp_path/"b", c).read_bytes()
-               for c in some)
-    assert all(cell_file(tmp_path/"a", c).stat().st_mtime_ns == before[c.key] for c in some[:2])
+    a, b = Store(tmp_path/"a"), Store(tmp_path/"b")
+    stamps = lambda: [a.file(c).stat().st_mtime_ns for c in some if c in a][:2]
+    before = stamps()
+    for store in (a, b): sweep(some, store)
+    assert all(a.file(c).read_bytes() == b.file(c).read_bytes() for c in some)
+    assert stamps() == before
 
 
-def test_damaged_files_say_delete_it(tmp_path):
-    some = cells(["Random"])
-    run_study(some, tmp_path)
-    good = cell_file(tmp_path, some[0])
-    for content in (b"", b"PK\x03\x04 cut short", good.read_bytes()[:-30],
-                    cell_file(tmp_path, some[1]).read_bytes()):
-        cell_file(tmp_path, some[0]).write_bytes(content)
-        with pytest.raises(ValueError, match="delete it and run the study again"):
-            study_table(tmp_path, some)
-    good.unlink()
-    assert run_study(some, tmp_path) == 1 and len(study_table(tmp_path, some)) == 3
+def test_damaged_files_are_refused_and_redone(tmp_path, capfd):
+    some, store = cells(["Random"]), Store(tmp_path)
+    sweep(some, store)
+    file, other = map(store.file, some[:2])
+    good = file.read_bytes()
+    for content in (b"", b"PK\x03\x04 cut short", good[:-30], other.read_bytes()):
+        file.write_bytes(content)
+        with pytest.raises(Damaged, match="sweep again to redo it"): study_table(store, some)
+        summary = sweep(some, store)
+        assert summary.damaged == (some[0].key,) and file.read_bytes() == good
+        assert str(file) in capfd.readouterr().err
+    assert str(summary) == "1 cells done, 2 skipped, 0 failed, 1 damaged files redone"
+
+
+def test_a_failing_cell_leaves_a_record(tmp_path, monkeypatch):
+    "The others are played, and the next sweep tries it again"
+    some, store, honest = cells(["Random"]), Store(tmp_path), Cell.play
+    monkeypatch.setattr(Cell, "play", lambda c, start: 1//0 if 1 in c.runs else honest(c, start))
+    summary = sweep(some, store)
+    record, = store.failures()
+    assert summary.done == 2 and summary.failed == (some[1].key,) == (record.key,)
+    assert "1//0" in record.traceback and "study test, protocol population" in str(record)
+    monkeypatch.undo()
+    assert sweep(some, store).done == 1 and not store.failures() and len(files(tmp_path)) == 3
+
+
+def test_stores_of_earlier_versions_are_read(tmp_path):
+    "The files of a cell as they were written before cells and runs had one store"
+    some, store = cells(["Random", "GNN-UCB"]), Store(tmp_path)
+    keys = "test-5c96b1b39fb550da", "test-344d6149ded93691", "test-8ed8390fa94d09d9"
+    for key, played in zip(keys, (c.play() for c in some)):
+        content = pack_arrays(dict(key=key, rows=played.rows), curves=played.curves)
+        write_atomically(tmp_path/"cells"/f"{key}.npz", content)
+    assert sweep(some, store).skipped == 3 and len(study_table(store, some)) == 6
 
 
 def test_curves_are_averaged_over_the_right_units(tmp_path):
     "Over rewards where action sets share one; over action sets where there is one reward"
     who = (Player("GNN-UCB", 1e-2, 1., 2), Player("Random"))
-    more = dict(graphs=60, reward=studies.PAPER_REWARD, **SMALL)
+    more, store = dict(graphs=60, reward=studies.PAPER_REWARD, **SMALL), Store(tmp_path)
     for protocol, units in ("one reward", 6), ("many rewards", 2), ("population", 6):
         cell = Cell("test", protocol, 5, 0.2, 4, tuple(range(6)), who, **more)
-        run_study([cell], tmp_path)
-        rows, curves = read_cell(tmp_path, cell)
+        sweep([cell], store)
+        rows, curves = (played := store.read(cell)).rows, played.curves
         assert curves.shape == (12, 3, len(curve_steps(12)))
         mine = [c[0, -1] for r, c in zip(rows, curves) if r["algorithm"] == "GNN-UCB"]
         if protocol == "many rewards": mine = np.reshape(mine, (units, SETS)).mean(1)
-        found = study_curves(tmp_path, [cell]).query(
+        found = study_curves(store, [cell]).query(
             "algorithm == 'GNN-UCB' and t == 12 and regret == 'regret'").iloc[0]
         expected = np.mean(mine), np.std(mine, ddof=1)/np.sqrt(units), units
         assert tuple(found[["mean", "se", "units"]]) == pytest.approx(expected, rel=1e-5)
 
 
 def test_protocols_draw_what_they_say(tmp_path):
-    from gnn_bandits.paper.store import Store
     store, who = Store(tmp_path), (Player("Random"),)
     cell = Cell("test", "population", 5, 0.2, 4, (0, 1), who, graphs=60, **SMALL)
-    get = lambda protocol, run, **more: arms_of(
-        dataclasses.replace(cell, protocol=protocol, **more), run, store)
+    def get(protocol, run, **more):
+        c = dataclasses.replace(cell, protocol=protocol, runs=(run,), **more)
+        origin, data = c.origin(run), store.dataset(c.origin(run)) if c.datasets else None
+        assert c.datasets == (() if protocol == "population" else (origin,))
+        return *arms_of(c, run, data), origin
     fresh = [get("population", r) for r in (0, 1)] + [get("population", 0, seed=2)]
     assert len({origin.seed for _, _, origin in fresh}) == 3 and fresh[0][1] is None
     one = [get("one reward", r) for r in (0, 1)]
@@ -180,4 +209,4 @@ def test_protocols_draw_what_they_say(tmp_path):
 
 def test_a_cell_needs_no_folder():
     cell, = cells(["Random"], (0,))
-    assert play_cell(cell) == play_cell(cell)
+    assert cell.play().pack() == cell.play().pack()

@@ -26,10 +26,11 @@ import gnn_bandits.paper.experiments as experiments
 import gnn_bandits.paper.sweep as sweeping
 from gnn_bandits.bandits import ALGORITHMS
 from gnn_bandits.core import pack_arrays
-from gnn_bandits.paper.experiments import RunSpec, expected_seconds, grid, run_spec, spec_fields
-from gnn_bandits.paper.store import Damaged, Store, seed_means
+from gnn_bandits.paper.experiments import Damaged, RunSpec, Start, grid, run_spec, spec_fields
+from gnn_bandits.paper.store import Store, seed_means
+from gnn_bandits.paper.studies import PROTOCOLS, Cell, Player
 from gnn_bandits.core import progress_bar
-from gnn_bandits.paper.sweep import make_datasets, pieces, sweep, tasks_for
+from gnn_bandits.paper.sweep import make_datasets, piece_seconds, pieces, sweep, tasks_for
 from gnn_bandits.paper.datasets import DatasetSpec
 
 ROOT = Path(__file__).parent.parent
@@ -159,7 +160,7 @@ def test_damaged_data_set_is_made_again(tmp_path, capfd):
     file, = tmp_path.glob("data/*.npz")
     whole = file.read_bytes()
     file.write_bytes(whole[:200])
-    store.dataset(SMALL)
+    Store(tmp_path).dataset(SMALL)
     assert "making it again" in capfd.readouterr().err and file.read_bytes() == whole
 
 
@@ -232,9 +233,8 @@ def test_pieces_cover_and_are_sorted():
     parts = pieces(specs, most=2)
     assert sorted(s.key for p in parts for s in p) == sorted(s.key for s in specs)
     assert max(map(len, parts)) <= 2
-    seconds = expected_seconds
-    total = [seconds(p[0])[0] + sum(seconds(s)[1] for s in p) for p in parts]
-    assert total == sorted(total, reverse=True)
+    total = [p[0].seconds[0] + sum(s.seconds[1] for s in p) for p in parts]
+    assert total == [*map(piece_seconds, parts)] and total == sorted(total, reverse=True)
     assert all(len(p) == 1 for p in parts if p[0].model == "trained")
 
 
@@ -253,11 +253,11 @@ def test_two_jobs_give_the_same_table(reference, tmp_path):
 
 
 def test_runs_have_one_thread_and_give_the_others_back(tmp_path, monkeypatch):
-    honest, inside, before = experiments.play, [], torch.get_num_threads()
-    def play(*args, **kw):
+    honest, inside, before = RunSpec.play, [], torch.get_num_threads()
+    def play(*args):
         inside.append(torch.get_num_threads())
-        return honest(*args, **kw)
-    for module in (experiments, sweeping): monkeypatch.setattr(module, "play", play)
+        return honest(*args)
+    monkeypatch.setattr(RunSpec, "play", play)
     torch.set_num_threads(2)
     try:
         sweep([SPEC], tmp_path)
@@ -273,7 +273,7 @@ def test_what_another_driver_finished_is_left_out(reference):
     parts = pieces(tiny_specs())
     assert list(tasks_for(parts, reference, set())) == []
     task, = tasks_for(parts, reference, {parts[0][-1]})
-    assert task.specs == (parts[0][-1],)
+    assert task.items == (parts[0][-1],)
 
 
 def test_kill_nine_five_times(reference, processes, tmp_path):
@@ -327,18 +327,28 @@ def test_two_drivers_on_one_store(reference, processes, tmp_path):
 def test_failing_run_does_not_stop_the_others(tmp_path, monkeypatch, capfd):
     specs = grid(data=SMALL, algorithm=["GNN-UCB", "GNN-PE"], model="gntk", arms=20, T=20,
                  seed=range(2))
-    honest = sweeping.play
-    def play(spec, *args, **kw):
-        return 1//0 if spec.algorithm == "GNN-PE" and spec.seed else honest(spec, *args, **kw)
-    monkeypatch.setattr(sweeping, "play", play)
+    honest = RunSpec.play
+    def play(spec, *args):
+        return 1//0 if spec.algorithm == "GNN-PE" and spec.seed else honest(spec, *args)
+    monkeypatch.setattr(RunSpec, "play", play)
     summary = sweep(specs, tmp_path)
     monkeypatch.undo()
     store = Store(tmp_path)
     record, = store.failures()
-    assert summary.done == 3 and summary.failed == (specs[3].key,) == (record.spec.key,)
+    assert summary.done == 3 and summary.failed == (specs[3].key,) == (record.key,)
+    assert record.spec == json.loads(specs[3].to_json()) and "algorithm GNN-PE" in str(record)
     assert record.error.startswith("ZeroDivisionError") and "1//0" in record.traceback
     assert "failed" in capfd.readouterr().err
     assert sweep(specs, tmp_path).done == 1 and not store.failures() and len(store) == 4
+
+
+def test_failures_of_earlier_versions_are_read(tmp_path):
+    "Their records had no key of their own; the name of the file is the key"
+    store, spec = Store(tmp_path), json.loads(SPEC.to_json())
+    old = dict(spec=spec, error="E: x", traceback="here", versions={})
+    store.write(store.failure(SPEC), json.dumps(old))
+    record, = store.failures()
+    assert (record.key, record.spec) == (SPEC.key, spec) and "seed 0: E: x" in str(record)
 
 
 def test_a_run_that_kills_its_worker_is_found_out(tmp_path):
@@ -346,7 +356,7 @@ def test_a_run_that_kills_its_worker_is_found_out(tmp_path):
                  seed=[1, 2])
     honest = sweeping.work
     def deadly(task):
-        if any(s.algorithm == "GNN-UCB" and s.seed == 1 for s in task.specs):
+        if any(s.algorithm == "GNN-UCB" and s.seed == 1 for s in task.items):
             os.kill(os.getpid(), signal.SIGKILL)
         return honest(task)
     sweeping.work = deadly
@@ -377,7 +387,7 @@ def interrupting(f, moments):
 
 @pytest.mark.parametrize("moment", [1, -2, 3])
 @pytest.mark.parametrize("owner, name", [
-    (sweeping, "play"), (sweeping, "prior_of"), (sweeping, "play_task"), (Store, "add"),
+    (RunSpec, "play"), (Start, "prior"), (sweeping, "play_task"), (Store, "add"),
     (Store, "write"), (Store, "dataset"), (Store, "missing"), (sweeping, "pieces")])
 def test_interrupted_a_sweep_resumes(owner, name, moment, reference, tmp_path, monkeypatch):
     specs = tiny_specs()[:6]                                # three pieces of two runs
@@ -392,7 +402,7 @@ def test_interrupted_a_sweep_resumes(owner, name, moment, reference, tmp_path, m
 
 def test_an_interrupt_loses_one_run_of_a_piece(tmp_path, monkeypatch):
     specs = grid(data=SMALL, algorithm="GNN-UCB", model="gntk", arms=20, T=20, lam=[.1, .2, .3, .4])
-    monkeypatch.setattr(sweeping, "play", interrupting(sweeping.play, (4,)))
+    monkeypatch.setattr(RunSpec, "play", interrupting(RunSpec.play, (4,)))
     with pytest.raises(KeyboardInterrupt, match="3 of 4 runs are finished"): sweep(specs, tmp_path)
     assert len(pieces(specs)) == 1 and len(Store(tmp_path)) == 3
 
@@ -402,7 +412,7 @@ def test_a_retried_checkpoint_lets_ctrl_c_through(tmp_path, monkeypatch):
     store = Store(tmp_path)
     store.prepare()
     store.partial(spec).write_bytes(b"nonsense")
-    monkeypatch.setattr(sweeping, "play", interrupting(sweeping.play, (2,)))       # the second try
+    monkeypatch.setattr(RunSpec, "play", interrupting(RunSpec.play, (2,)))         # the second try
     with pytest.raises(KeyboardInterrupt): sweep([spec], store)
     assert not len(store) and not store.failures()
     assert sweep([spec], store).done == 1
@@ -410,7 +420,7 @@ def test_a_retried_checkpoint_lets_ctrl_c_through(tmp_path, monkeypatch):
 
 
 def test_workers_that_start_never_see_ctrl_c():
-    with sweeping.process_pool(2) as (pool, _):
+    with core.process_pool(2) as (pool, _):
         mask = pool.submit(signal.pthread_sigmask, signal.SIG_BLOCK, []).result()
         handler = pool.submit(signal.getsignal, signal.SIGINT).result()
     assert signal.SIGINT in mask and handler == signal.SIG_IGN
@@ -502,6 +512,16 @@ def cluster(tmp_path_factory):
     workers = [worker(), worker()]
     yield json.loads(file.read_text())["address"], workers, folder
     for p in reversed(started): p.kill(); p.wait()
+
+
+def test_cells_on_dask_are_those_played_here(cluster, tmp_path):
+    "Arms from data sets travel; workers write nothing"
+    who = Player("GNN-UCB", 1e-2, 1., 3), Player("NN-TS", 1e-2, 1., 3)
+    cells = [Cell("test", protocol, 5, 0.2, 4, runs, who, arms=16, T=12, graphs=60)
+             for protocol in PROTOCOLS for runs in ((0, 1), (2, 3))]
+    here, there = Store(tmp_path/"here"), Store(tmp_path/"there")
+    assert sweep(cells, here).done == sweep(cells, there, scheduler=cluster[0]).done == len(cells)
+    assert all(here.file(c).read_bytes() == there.file(c).read_bytes() for c in cells)
 
 
 def test_dask_gives_the_same_table_though_a_worker_is_killed(reference, cluster, tmp_path):

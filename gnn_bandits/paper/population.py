@@ -4,31 +4,28 @@
 
 # %% auto #0
 __all__ = ['NODES', 'DENSITIES', 'DOMAINS', 'LAMS', 'BETAS', 'PULLS', 'TUNING_SEED', 'TEST_SEED', 'SELECTIONS', 'PAPER_SCHEDULE',
-           'LEARNERS', 'SETTING', 'ABLATION_RUNS', 'QUICK', 'QUICK_DOMAINS', 'NO_SETTINGS', 'TUNING_COLUMNS', 'EDGES',
-           'CELL', 'POLICY_COLORS', 'POLICY_WORDS', 'SETTING_SWITCHES', 'PROBLEM_SWITCHES', 'SWITCH_WORDS', 'TRAINED',
-           'setting_grid', 'chunks', 'tuning_cells', 'paper_tuning_cells', 'setting_means', 'select', 'chosen_players',
+           'LEARNERS', 'SETTING', 'NO_SETTINGS', 'ABLATION_RUNS', 'TUNING_COLUMNS', 'EDGES', 'CELL', 'POLICY_COLORS',
+           'POLICY_WORDS', 'SETTING_SWITCHES', 'PROBLEM_SWITCHES', 'SWITCH_WORDS', 'TRAINED', 'setting_grid', 'chunks',
+           'tuning_cells', 'paper_tuning_cells', 'setting_means', 'select', 'selected', 'chosen_players',
            'population_cells', 'paper_cells', 'same_player', 'new_player', 'reward_switches', 'model_switches',
-           'ablation_switches', 'ablation_cells', 'Studies', 'expected_seconds', 'draw_surfaces', 'settings_table',
-           'edge_cells', 'edge_table', 'unit_means', 'advantage_table', 'apart', 'draw_shares', 'draw_advantage',
-           'overall_advantage', 'count_signs', 'decomposition', 'switch_name', 'draw_switches', 'play_trained',
-           'trained_switch']
+           'ablation_switches', 'ablation_cells', 'ablation_table', 'draw_surfaces', 'settings_table', 'edge_cells',
+           'edge_table', 'unit_means', 'advantage_table', 'apart', 'draw_shares', 'draw_advantage', 'overall_advantage',
+           'count_signs', 'decomposition', 'switch_name', 'draw_switches', 'play_trained', 'trained_switch']
 
 # %% ../../nbs/33_population.ipynb #8e8eccef
 import itertools, math
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-from fastcore.basics import patch
 from scipy import stats
 
 from ..bandits import make_algorithm
-from ..core import first_best, one_thread, write_table
+from ..core import first_best, one_thread
 from .datasets import PAPER_REWARD, RELEASED_REWARD
-from .studies import (INPUTS, POLICIES, REGRET_NAMES, TABLE_COLUMNS, Cell,
-                                       Instance, Player, instances, play, run_study,
-                                       study_curves, study_table, summarise)
+from .store import REGRETS, Store
+from .studies import (INPUTS, POLICIES, Cell, Instance, Player, instances,
+                                       play, study_table, summarise)
 from ..rewards import RewardOptions
 
 # %% ../../nbs/33_population.ipynb #09931cbd
@@ -82,20 +79,23 @@ def paper_tuning_cells(
 
 # %% ../../nbs/33_population.ipynb #31d1a576
 SETTING = ["lam", "beta", "random_pulls"]
+NO_SETTINGS = {f"{net}-{policy}": (1., 1., 0) for net in INPUTS for policy in (*POLICIES, "greedy")}
 
 def setting_means(
     table, # A table of tuning runs
-    value:str="regret", # One of `REGRET_NAMES`
+    value:str="regret", # One of `REGRETS`
 ): # A pandas table: mean and standard error by algorithm and setting
     "Mean regret of every setting over the tuning runs."
     found = table.groupby(["algorithm", *SETTING], sort=False)[value]
     return found.agg(mean="mean", se="sem", runs="count").reset_index()
 
+# %% ../../nbs/33_population.ipynb #01a6936d
 def select(
-    table, # A table of tuning runs
+    table, # A table of tuning runs; None: there is none yet
     value:str="regret", # What is minimised
 )->dict[str, tuple[float, float, int]]: # Algorithm -> λ, β, random pulls
     "The best setting of every algorithm, of equal ones the first; greedy is UCB with β = 0."
+    if table is None: return NO_SETTINGS
     means, best = setting_means(table, value), {}
     for net in INPUTS:
         for policy in (*POLICIES, "greedy"):
@@ -107,6 +107,18 @@ def select(
             best[f"{net}-{policy}"] = float(lam), float(beta), int(pulls)
     return best
 
+# %% ../../nbs/33_population.ipynb #0b8cd038
+def selected(
+    tuning, # The tuning table of the population, or None
+    theirs, # That of the paper's protocol, or None
+    more=None, # A tuning table at d = 100
+)->dict[str, dict]: # Name of a selection -> algorithm -> λ, β, random pulls
+    "Every selection of settings."
+    best = lambda table, added="": {k + added: select(table, v) for k, v in SELECTIONS.items()}
+    found = best(tuning) | {"paper": select(theirs, SELECTIONS["best-observed"])}
+    return found if more is None else found | best(more, ", d = 100")
+
+# %% ../../nbs/33_population.ipynb #1ef956e0
 def chosen_players(
     settings:dict, # Algorithm -> λ, β, random pulls
     name:str, # How they were selected
@@ -228,124 +240,16 @@ def ablation_cells(
     return cells
 
 # %% ../../nbs/33_population.ipynb #c3473dec
-QUICK = dict(arms=40, T=60) # Size of a quick look
-QUICK_DOMAINS = ((5, 0.2), (20, 0.2))
-NO_SETTINGS = {f"{net}-{policy}": (1., 1., 0) for net in INPUTS for policy in (*POLICIES, "greedy")}
+TUNING_COLUMNS = ("N", "p", "d", "run", "algorithm", *SETTING, *REGRETS)
 
-class Studies:
-    "The tables of this page, made in order."
-    def __init__(self,
-        folder:str|Path, # Where finished cells are kept
-        quick:bool=False, # Small arms, few pulls, two domains
-        runs:int|None=None, # Runs of each comparison; the plan's if not given
-        jobs:int=1, # Processes on this machine
-        scheduler:str|None=None, # Address of a Dask scheduler, to work there instead
-        progress:bool|None=None, # As in `progress_bar`
-    ):
-        self.folder, self.quick, self.runs = Path(folder), quick, runs
-        self.how = dict(jobs=jobs, scheduler=scheduler, progress=progress)
-        self.size = QUICK if quick else {}
-        self.domains = QUICK_DOMAINS if quick else DOMAINS
-    def count(self, full, quick=2):
-        "Runs of a study: asked for, or of the plan, or few."
-        return self.runs or (quick if self.quick else full)
-    def play(self, cells):
-        "The cells, after making sure that they are on disk."
-        run_study(cells, self.folder, **self.how)
-        return cells
-    def table(self, cells, columns=TABLE_COLUMNS):
-        "One row for each run."
-        return study_table(self.folder, self.play(cells), columns)
-
-# %% ../../nbs/33_population.ipynb #7b63de33
-TUNING_COLUMNS = ("N", "p", "d", "run", "algorithm", *SETTING, *REGRET_NAMES)
-
-@patch
-def cells(self:Studies,
-    study:str, # "tuning", "tuning_d100", "paper_tuning", "population", "population_d100" or "paper"
-    settings:dict|None=None, # Selections by name; made up if only the number of runs matters
-)->list[Cell]:
-    "The cells of a study."
-    s = settings or dict.fromkeys((*SELECTIONS, "paper"), NO_SETTINGS)
-    where, paper = dict(domains=self.domains, **self.size), s["paper"]
-    small = self.size | ({"graphs": 200} if self.quick else {})
-    if study == "tuning": return tuning_cells(1 if self.quick else 5, **where)
-    if study == "tuning_d100": return tuning_cells(1 if self.quick else 5, 100, **where)
-    if study == "paper_tuning": return paper_tuning_cells(2 if self.quick else 20, **small)
-    if study == "population": return population_cells(s, self.count(200), **where)
-    if study == "population_d100": return population_cells(s, self.count(60), 100, **where)
-    sizes = dict(sizes=()) if self.quick else {}
-    return paper_cells(paper, self.count(60, 3), self.domains, **sizes, **small)
-
-@patch(as_prop=True)
-def settings(self:Studies)->dict[str, dict]: # Selection -> algorithm -> λ, β, random pulls
-    "What the tuning selects."
-    if not hasattr(self, "_settings"):
-        tuning = self.table(self.cells("tuning"), TUNING_COLUMNS)
-        theirs = self.table(self.cells("paper_tuning"), TUNING_COLUMNS)
-        self._settings = {k: select(tuning, v) for k, v in SELECTIONS.items()}
-        self._settings["paper"] = select(theirs, SELECTIONS["best-observed"])
-    return self._settings
-
-@patch(as_prop=True)
-def settings_d100(self:Studies)->dict[str, dict]:
-    "The settings, with those that a tuning at d = 100 selects."
-    own = self.table(self.cells("tuning_d100"), TUNING_COLUMNS)
-    return self.settings | {f"{k}, d = 100": select(own, v) for k, v in SELECTIONS.items()}
-
-# %% ../../nbs/33_population.ipynb #90409c05
-@patch
-def ablation(self:Studies):
+def ablation_table(
+    store:Store, # Keeps the cells
+    cells:list[Cell], # What `ablation_cells` returned, all played
+): # A pandas table
     "One row for each run of each switch."
-    s = dict(self.settings)
-    few = lambda switch, level: (switch in ("base", "uncertainty", "reward")
-                                 and "256" not in level)
-    only = dict(only=few) if self.quick else {}
-    cells = ablation_cells(s.pop("cumulative"), s, self.count(ABLATION_RUNS), **only, **self.size)
-    table = self.table(cells, ("settings", "algorithm", "run", *REGRET_NAMES))
+    table = study_table(store, cells, ("settings", "algorithm", "run", *REGRETS))
     table[["switch", "level"]] = table.pop("settings").str.split(": ", n=1, expand=True)
-    return table[["switch", "level", "algorithm", "run", *REGRET_NAMES]]
-
-@patch
-def write(self:Studies,
-    out:str|Path, # Folder for the tables
-)->list[Path]: # What was written
-    "Play everything that is missing and write the tables that the pages read."
-    import pandas as pd
-    s, out, both = self.settings, Path(out), lambda a, b: pd.concat([a, b], ignore_index=True)
-    tables = {"tuning": both(*(self.table(self.cells(k), TUNING_COLUMNS)
-                               for k in ("tuning", "tuning_d100"))),
-              "paper_tuning": self.table(self.cells("paper_tuning"), TUNING_COLUMNS),
-              "population": both(self.table(self.cells("population", s)),
-                                 self.table(self.cells("population_d100", self.settings_d100))),
-              "paper": self.table(self.cells("paper", s)), "ablation": self.ablation()}
-    done = [write_table(out/f"{k}.csv.gz", v, digits=5) for k, v in tables.items()]
-    curves = study_curves(self.folder, self.cells("paper", s))
-    return [*done, write_table(out/"paper_curves.csv.gz", curves, digits=5)]
-
-# %% ../../nbs/33_population.ipynb #995fc9f2
-def expected_seconds(
-    cells:list[Cell], # To be played
-    jobs:int=1, # Processes
-)->float:
-    "Roughly how long a study takes."
-    def one(c):
-        kernel = 4e-9*(c.arms*c.N)**2*(1 + c.m/50) + 5e-6*c.arms**2
-        pull = 5e-6 + 2e-10*c.arms**2
-        slow = [2e-10*c.arms*c.m**2 if p.uncertainty == "diagonal" else 0. for p in c.players]
-        return len(c.runs)*(kernel + c.T*(len(c.players)*pull + sum(slow)))
-    return sum(map(one, cells))/jobs
-
-@patch
-def seconds(self:Studies,
-    jobs:int=1, # Processes
-)->float:
-    "Roughly how long everything that is missing will take."
-    every = [c for k in ("tuning", "tuning_d100", "paper_tuning", "population",
-                         "population_d100", "paper") for c in self.cells(k)]
-    s = dict.fromkeys((*SELECTIONS, "paper"), NO_SETTINGS)
-    every += ablation_cells(NO_SETTINGS, s, self.count(ABLATION_RUNS), **self.size)
-    return expected_seconds(every, jobs)
+    return table[["switch", "level", "algorithm", "run", *REGRETS]]
 
 # %% ../../nbs/33_population.ipynb #ac0cb19a
 def draw_surfaces(
@@ -414,15 +318,15 @@ def edge_cells(
     cells = [*tuning_cells(runs), *paper_tuning_cells(4*runs)]
     return [replace(c, study="edges", players=beyond(c.players)) for c in cells]
 
+# %% ../../nbs/33_population.ipynb #18a0c345
 def edge_table(
-    folder:str|Path, # Where finished cells are kept
-    jobs:int=1, # Processes on this machine
+    store:Store, # Keeps the cells
+    cells:list[Cell], # What `edge_cells` returned, all played
 ): # A pandas table: a row for each setting beyond the edges
     "Mean regrets of the settings beyond the edges, by protocol and algorithm."
-    cells, by = edge_cells(), ["protocol", "algorithm", *SETTING]
-    run_study(cells, folder, jobs)
-    runs = study_table(folder, cells, (*by, "run", *REGRET_NAMES)).groupby(by, sort=False)
-    return runs[list(REGRET_NAMES)].mean().assign(runs=runs.size()).reset_index()
+    by = ["protocol", "algorithm", *SETTING]
+    runs = study_table(store, cells, (*by, "run", *REGRETS)).groupby(by, sort=False)
+    return runs[list(REGRETS)].mean().assign(runs=runs.size()).reset_index()
 
 # %% ../../nbs/33_population.ipynb #c1838563
 CELL = ["protocol", "N", "p", "d", "arms", "T", "settings"]
@@ -442,7 +346,7 @@ def advantage_table(
     import pandas as pd
     rows, learned = [], table[table["algorithm"] != "Random"]
     for key, group in learned.groupby(CELL, sort=False):
-        for value in REGRET_NAMES:
+        for value in REGRETS:
             wide = group.pivot(index=["reward", "run"], columns="algorithm", values=value)
             for policy in (*POLICIES, "greedy"):
                 pair = unit_means(wide[[f"NN-{policy}", f"GNN-{policy}"]], key[0])
@@ -653,5 +557,5 @@ def trained_switch(
             for mean, path in (("trained", real), ("linearised", play(instance, who))):
                 row = summarise(instance, path)[0]
                 rows.append(dict(mean=mean, m=m, algorithm=name, run=run)
-                            | {k: row[k] for k in REGRET_NAMES})
+                            | {k: row[k] for k in REGRETS})
     return pd.DataFrame(rows)
