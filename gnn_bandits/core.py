@@ -8,11 +8,11 @@ __all__ = ['NOISES', 'ALONE', 'NEAR', 'UNTOUCHED', 'shown', 'is_finite', 'check_
            'in_threads', 'tie_room', 'first_best', 'best_first', 'available_bytes', 'check_memory', 'peak_mb',
            'in_notebook', 'progress_bar', 'optional', 'temporary', 'write_atomically', 'leftovers', 'clear_leftovers',
            'array_hash', 'pack_arrays', 'check_file', 'unpack_arrays', 'as_csv', 'write_table', 'read_table',
-           'use_style']
+           'use_style', 'templates']
 
 # %% ../nbs/00_core.ipynb #14e1708a
-import contextlib, csv, gzip, hashlib, importlib, io, json, math, os, re, resource, socket, sys
-import tempfile, time, zipfile
+import base64, contextlib, csv, functools, gzip, hashlib, importlib, io, json, math, os, re
+import resource, socket, sys, tempfile, time, zipfile
 from collections.abc import Callable, Iterable, Iterator, KeysView, ValuesView
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
@@ -479,3 +479,16 @@ def use_style():
     "Switch matplotlib to the project's style sheet."
     import matplotlib.pyplot as plt
     plt.style.use(files("gnn_bandits")/"gnn_bandits.mplstyle")
+
+# %% ../nbs/00_core.ipynb #1a2be60c
+@functools.cache
+def templates(): # An environment of jinja2
+    "The templates of our pages; they escape every value that they show."
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    folder, digest = files("gnn_bandits")/"assets", lambda text: hashlib.sha256(text).digest()
+    out = Environment(loader=PackageLoader("gnn_bandits", "assets"), autoescape=True,
+                      undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+                      keep_trailing_newline=True)
+    out.globals["asset"] = lambda name: (folder/name).read_text(encoding="utf-8")
+    out.filters["sha256"] = lambda text: base64.b64encode(digest(text.encode())).decode()
+    return out
