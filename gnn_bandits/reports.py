@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['WORDS', 'ROWS', 'COLUMNS', 'random_best', 'possible_values', 'progress', 'axes_for', 'finish', 'plot_progress',
-           'left_out', 'plot_leave_one_out', 'ranked', 'plot_predictions', 'shorten', 'gains', 'improvement',
+           'left_out', 'plot_leave_one_out', 'ranked', 'shorten', 'plot_predictions', 'gains', 'improvement',
            'improvements', 'history', 'plot_model', 'plot_improvement', 'contenders', 'still_best', 'believed',
            'record_campaign', 'Light', 'model_light', 'coverage_light', 'patience', 'pending_light', 'record_light',
            'health', 'advice', 'graph_of', 'layout', 'graph_picture', 'smiles_of', 'picture', 'formatter', 'when',
@@ -92,6 +92,7 @@ def axes_for(
     import matplotlib.pyplot as plt
     return plt.subplots()[1]
 
+# %% ../nbs/20_reports.ipynb #456cb748
 def finish(
     ax, # Matplotlib axes with labelled artists
     steps:bool=True, # Whether the horizontal axis counts
@@ -103,6 +104,7 @@ def finish(
     if steps: ax.xaxis.get_major_locator().set_params(integer=True)
     return ax
 
+# %% ../nbs/20_reports.ipynb #6da60041
 def plot_progress(
     campaign:Campaign, # With at least one measurement
     ax=None, # Matplotlib axes; new ones if not given
@@ -167,6 +169,16 @@ def ranked(
     out.insert(3, "rank", able.rank(method="min", ascending=False).astype("Int64"))
     return out.sort_values("rank", kind="stable", na_position="last").reset_index(drop=True)
 
+# %% ../nbs/20_reports.ipynb #bf5488cb
+def shorten(
+    text, # Anything
+    n:int=60, # Characters
+)->str:
+    "The text, cut where it is longer than n characters."
+    text = str(text)
+    return text if len(text) <= n else text[:n - 1] + "…"
+
+# %% ../nbs/20_reports.ipynb #1f3716f2
 def plot_predictions(
     campaign:Campaign, # With at least one measurement
     n:int=10, # Candidates
@@ -186,14 +198,6 @@ def plot_predictions(
     ax.legend()
     return ax
 
-def shorten(
-    text, # Anything
-    n:int=60, # Characters
-)->str:
-    "The text, cut where it is longer than n characters."
-    text = str(text)
-    return text if len(text) <= n else text[:n - 1] + "…"
-
 # %% ../nbs/20_reports.ipynb #c423b57b
 def gains(
     model:Surrogate, # With measurements
@@ -205,6 +209,7 @@ def gains(
     z = (model.mean[free] - model.mean[seen].max())/std
     return (std*log_improvement(z).exp()).numpy()
 
+# %% ../nbs/20_reports.ipynb #cf915797
 def improvement(
     campaign:Campaign, # Any campaign
 )->tuple[int|None, float]: # Candidate, and what it is expected to add; None and 0 if none is left
@@ -267,6 +272,7 @@ def plot_model(
            title="Standard deviations as the model sees them")
     return finish(ax)
 
+# %% ../nbs/20_reports.ipynb #f1672b62
 def plot_improvement(
     campaign:Campaign, # With at least one measurement
     ax=None, # Matplotlib axes; new ones if not given
@@ -290,6 +296,7 @@ def contenders(
     limit = float(low[pool].max()) if pool.any() else math.nan
     return pool & (high >= limit), limit
 
+# %% ../nbs/20_reports.ipynb #cfe79850
 def still_best(
     campaign:Campaign, # With at least one measurement
 )->tuple[np.ndarray, float]: # (n,) boolean, and the end to reach, in the units of the values
@@ -313,6 +320,7 @@ def believed(
     ends = (low, high) if sign > 0 else (-high, -low)
     return sign*model.mean.numpy(), *ends, able, sign*limit
 
+# %% ../nbs/20_reports.ipynb #eacafeda
 def record_campaign(
     campaign:Campaign, # With at least one measurement
     frames:int|None=None, # Steps, at most; None: by the size of the pool
@@ -350,6 +358,7 @@ class Light:
     answer:str # One or two words
     words:str # What it rests on
 
+# %% ../nbs/20_reports.ipynb #3bfb40d1
 def model_light(
     campaign:Campaign, # Any campaign
 )->Light:
@@ -395,6 +404,7 @@ def patience(
     if len(took) < 3: return timedelta(days=14)
     return max(timedelta(days=1), 3*sorted(took)[len(took)//2])
 
+# %% ../nbs/20_reports.ipynb #d601df80
 def pending_light(
     campaign:Campaign, # Any campaign
     now:datetime|None=None, # The time now, with its zone; the clock's if not given
@@ -424,6 +434,7 @@ def record_light(
     return Light(ask, "good", "yes", f"All {len(campaign.events)} events follow one another "
                                      f"without a gap.{where}")
 
+# %% ../nbs/20_reports.ipynb #82ea6410
 def health(
     campaign:Campaign, # Any campaign
     now:datetime|None=None, # The time now, with its zone; the clock's if not given
@@ -476,6 +487,7 @@ def graph_of(
     g.add_edges_from(zip(part.source.tolist(), part.target.tolist()))
     return g
 
+# %% ../nbs/20_reports.ipynb #f1843e25
 def layout(
     g, # A networkx graph with at least one node
 )->np.ndarray: # (n, 2) between 0 and 1, the longer side full

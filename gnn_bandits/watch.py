@@ -64,6 +64,7 @@ RULES = {"PE": "it pulls the longest interval among the graphs in the race. A gr
          "EI": "it pulls the graph that is expected to exceed the best one so far by most",
          "Random": "it pulls a graph at random"} # How each policy chooses
 
+# %% ../nbs/13_watch.ipynb #43b34f30
 def rule_of(
     alg:Algorithm, # Any algorithm
 )->str:
@@ -72,6 +73,7 @@ def rule_of(
     if first and alg.name != "Random": return f"The first {first} pulls are random. Then {rule}."
     return f"{rule[0].upper()}{rule[1:]}."
 
+# %% ../nbs/13_watch.ipynb #44b02e91
 def look(
     alg:Algorithm, # At any moment
 )->tuple: # mean, low, high, active, limit
@@ -425,6 +427,7 @@ def duel(
         run_bandit(players[-1], env, T)
     return players, env
 
+# %% ../nbs/13_watch.ipynb #85a6a4eb
 def typical_seed(
     seeds:np.ndarray, # (n,) an odd number of runs
     advantages:np.ndarray, # (n,) what each of them saved
