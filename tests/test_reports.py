@@ -172,6 +172,16 @@ def test_math_in_ids(tmp_path):
     plt.close(fig)
 
 
+def test_numbers_of_the_axes_are_whole():
+    "A chart shows 0.025 where matplotlib says so"
+    def plot(campaign, ax):
+        ax.plot([0, 1], [0, 0.05])
+        ax.set_yticks([0, 0.025, 0.05])
+        return ax
+    drawn = reports.chart(plot, None, "words")["svg"]
+    assert [f">{v}</text>" in drawn for v in ("0.000", "0.025", "0.050")] == [True]*3
+
+
 def test_given_axes_are_used(tmp_path):
     import matplotlib.pyplot as plt
     c = make(tmp_path/"c", told=12)
