@@ -33,7 +33,8 @@ setup(
     ],
     packages=find_packages(include=["gnn_bandits", "gnn_bandits.*"],
                            exclude=["gnn_bandits.project"]),    # for clones only
-    package_data={"gnn_bandits": ["*.mplstyle"], "gnn_bandits.paper": ["*.csv", "*.json"]},
+    package_data={"gnn_bandits": ["*.mplstyle", "assets/*"],
+                  "gnn_bandits.paper": ["*.csv", "*.json"]},
     python_requires=f">={cfg['min_python']}",
     install_requires=cfg["requirements"].split(),
     extras_require=extras,

@@ -8,12 +8,12 @@ __all__ = ['NOISES', 'ALONE', 'NEAR', 'UNTOUCHED', 'shown', 'is_finite', 'check_
            'in_threads', 'tie_room', 'first_best', 'best_first', 'available_bytes', 'check_memory', 'peak_mb',
            'in_notebook', 'progress_bar', 'optional', 'process_pool', 'cluster', 'Lazy', 'temporary',
            'write_atomically', 'leftovers', 'clear_leftovers', 'array_hash', 'pack_arrays', 'check_file',
-           'unpack_arrays', 'as_csv', 'write_table', 'read_table', 'use_style', 'parameter_rows', 'explained',
-           'explain']
+           'unpack_arrays', 'as_csv', 'write_table', 'read_table', 'use_style', 'templates', 'parameter_rows',
+           'explained', 'explain']
 
 # %% ../nbs/00_core.ipynb #14e1708a
-import contextlib, csv, gzip, hashlib, importlib, inspect, io, json, logging, math, os, re
-import resource, signal, socket, sys, tempfile, threading, time, zipfile
+import base64, contextlib, csv, functools, gzip, hashlib, importlib, inspect, io, json, logging
+import math, os, re, resource, signal, socket, sys, tempfile, threading, time, zipfile
 from collections.abc import Callable, Iterable, Iterator, KeysView, ValuesView
 from concurrent.futures import Executor, ThreadPoolExecutor
 from importlib.resources import files
@@ -552,6 +552,19 @@ def use_style():
     """
     import matplotlib.pyplot as plt
     plt.style.use(files("gnn_bandits")/"gnn_bandits.mplstyle")
+
+# %% ../nbs/00_core.ipynb #1a2be60c
+@functools.cache
+def templates(): # An environment of jinja2
+    "The templates of our pages; they escape every value that they show."
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    folder, digest = files("gnn_bandits")/"assets", lambda text: hashlib.sha256(text).digest()
+    out = Environment(loader=PackageLoader("gnn_bandits", "assets"), autoescape=True,
+                      undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+                      keep_trailing_newline=True)
+    out.globals["asset"] = lambda name: (folder/name).read_text(encoding="utf-8")
+    out.filters["sha256"] = lambda text: base64.b64encode(digest(text.encode())).decode()
+    return out
 
 # %% ../nbs/00_core.ipynb #c0ec408f
 def short_type(

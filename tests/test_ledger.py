@@ -1,4 +1,5 @@
 "The machinery of the ledger: verdicts, controls, comparisons, panels, tables read and written."
+from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -317,6 +318,35 @@ def test_written_ledger_is_read_back(tmp_path):
 
 def test_does_not_reproduce_is_gone():
     assert len(VERDICTS) == 5 and "does not reproduce" not in VERDICTS
+
+
+# the table as HTML
+
+class Reader(HTMLParser):
+    "Tags with their attributes, and text"
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text = [], ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs): self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data): self.text += data
+
+
+def test_hostile_text_stays_text():
+    "In every column that holds text, in the code of a test and in the title of a section"
+    nasty = "</script><img src=x onerror='alert(1)'>\" onload=\"alert(2)"
+    table = read_table(RESULTS/"claims.csv").head(3)
+    words = ["statement", "where", "statistic", "reason", "control", "files", "estimate"]
+    hostile = table.assign(key=nasty, evidence=f"01_{nasty}.ipynb", **dict.fromkeys(words, nasty))
+    hostile = verdict_table(hostile, {nasty: (nasty, nasty)}, {nasty: nasty})
+    plain, page = Reader(verdict_table(table)), Reader(hostile)
+    names = [tag for tag, _ in page.tags]
+    assert names.count("script") == 1 and "img" not in names
+    assert not {k for _, a in page.tags for k in a} - {k for _, a in plain.tags for k in a} - {
+        "tabindex"}
+    assert page.text.count(nasty) >= 3*len(words)
 
 
 # the table in a browser

@@ -2,6 +2,7 @@
 
 The browser tests need `chromium` (or `google-chrome`) on the PATH and skip without it; with
 REQUIRE_BROWSER=1 they fail instead."""
+import io
 import re
 from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
@@ -15,6 +16,7 @@ import torch
 from gnn_bandits import reports
 from gnn_bandits.bandits import Prior
 from gnn_bandits.campaigns import Campaign
+from gnn_bandits.core import templates
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.reports import (formatter, health, history, improvement, left_out,
                                  plot_improvement, plot_leave_one_out, plot_model,
@@ -74,7 +76,7 @@ class Reader(HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.tags, self.text, self.open = [], "", []
-        self.feed(text)
+        self.feed(str(text))
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
@@ -128,9 +130,37 @@ def test_hostile_text_does_not_break_the_plots(hostile):
 
 
 def test_text_in_attributes():
+    parts = templates().get_template("parts.html.jinja").module
     for text in NASTY:
-        page = Reader(reports.html_table(pd.DataFrame({text: [text]}), text))
+        page = Reader(parts.table(pd.DataFrame({text: [text]}), text, [text], True))
         assert page.tags[0][1]["aria-label"] == text and page.text.count(text) == 2
+        card = dict(title=text, id=text, picture={"words": text}, facts={text: text},
+                    bar=reports.interval_bar(1, 2, 3, (0, 4), 2) | {"words": text})
+        page = Reader(parts.card(card))
+        assert page.text.count(text) == 5 and "script" not in dict(page.tags)
+        assert dict(page.tags)["svg"]["aria-label"] == text
+        page = Reader(parts.chart(dict(title=text, words=text, svg="<svg></svg>")))
+        assert dict(page.tags)["div"]["aria-label"] == f"{text}. {text}"
+        assert page.text.count(text) == 2 and dict(page.tags)["svg"] == {}
+        light = reports.Light(text, text, text, text)
+        assert Reader(parts.light(light)).tags[0] == ("li", {"class": text})
+
+
+def test_only_these_places_are_not_escaped():
+    "Styles, scripts, markup of our own templates, and drawings of matplotlib and rdkit"
+    found = {name: re.findall(r"\{\{ ?([^}]*?) ?\|safe", source(name))
+             for name in templates().list_templates()}
+    assert {what for all_of in found.values() for what in all_of if "asset(" not in what} == {
+        "drawn.svg", "markup", "watch"}
+    assert templates().autoescape is True
+
+
+def source(name): return templates().loader.get_source(templates(), name)[0]
+
+
+def test_a_value_that_is_missing_is_an_error():
+    for name in ("report.html.jinja", "watch.html.jinja", "ledger.html.jinja"):
+        with pytest.raises(Exception, match="is undefined"): templates().get_template(name).render()
 
 
 def test_math_in_ids(tmp_path):
@@ -140,6 +170,16 @@ def test_math_in_ids(tmp_path):
     plot_predictions(c, 4, ax)
     fig.canvas.draw()
     plt.close(fig)
+
+
+def test_numbers_of_the_axes_are_whole():
+    "A chart shows 0.025 where matplotlib says so"
+    def plot(campaign, ax):
+        ax.plot([0, 1], [0, 0.05])
+        ax.set_yticks([0, 0.025, 0.05])
+        return ax
+    drawn = reports.chart(plot, None, "words")["svg"]
+    assert [f">{v}</text>" in drawn for v in ("0.000", "0.025", "0.050")] == [True]*3
 
 
 def test_given_axes_are_used(tmp_path):
@@ -259,9 +299,9 @@ def test_large_pool(tmp_path, monkeypatch):
     monkeypatch.setattr(reports, "ROWS", 100)
     n = 140
     c = make(tmp_path/"c", n, 10, table=pd.DataFrame({f"x{i}": np.arange(n) for i in range(20)}))
-    page = reports.candidates_part(c)
+    page = " ".join(report_page(c).split())
     assert "The first 100 of 140 candidates" in page and "first 6 of 20 columns" in page
-    assert page.count("<tr>") == 101
+    assert page.split('id="candidates"')[1].split("</table>")[0].count("<tr>") == 101
 
 
 def test_page_of_a_thousand_is_light(tmp_path):
@@ -273,29 +313,31 @@ def test_page_of_a_thousand_is_light(tmp_path):
 
 def test_graphs_without_edges_or_with_many_nodes():
     bare = GraphDomain.from_arrays([np.ones((3, 3))], [np.ones((3, 2))], keep_edges=False)
-    assert "3 nodes; the edges are not known" in reports.graph_svg(bare, 0)
+    assert "3 nodes; the edges are not known" in reports.graph_picture(bare, 0)["words"]
     g = nx.complete_graph(61)
     nx.set_node_attributes(g, {v: [1., v] for v in g}, "x")
     empty = nx.empty_graph(5)
     nx.set_node_attributes(empty, {v: [1., v] for v in empty}, "x")
     both = GraphDomain.from_networkx([g, empty], features="x")
-    assert "1830 edges: too many to draw" in reports.graph_svg(both, 0)
-    assert reports.graph_svg(both, 1).count("<circle") == 5
+    assert "1830 edges: too many to draw" in reports.graph_picture(both, 0)["words"]
+    drawn = reports.graph_picture(both, 1)
+    assert len(drawn["nodes"]) == 5 and drawn["edges"] == []
 
 
 def test_molecules_are_drawn(tmp_path):
     pytest.importorskip("rdkit")
     smiles = ["C", "CC", "CCO", "c1ccccc1", "not a molecule"]
     c = make(tmp_path/"c", 5, table=pd.DataFrame({"my SMILES": smiles}))
-    assert 'class="molecule"' in reports.picture(c, 3) and "<script" not in reports.picture(c, 3)
-    assert 'class="graph"' in reports.picture(c, 4)
+    drawn = reports.picture(c, 3)["svg"]
+    assert drawn.startswith("<svg") and "<script" not in drawn and "nodes" in reports.picture(c, 4)
+    assert report_page(c).count('class="molecule"') == 4
 
 
 def test_without_rdkit(tmp_path, monkeypatch):
     def missing(smiles, size=None): raise ImportError("this needs rdkit")
     monkeypatch.setattr(reports, "draw_svg", missing)
     c = make(tmp_path/"c", 5, table=pd.DataFrame({"smiles": ["C"]*5}))
-    assert 'class="graph"' in reports.picture(c, 3)
+    assert "nodes" in reports.picture(c, 3) and report_page(c).count('class="graph"') == 5
 
 
 def test_written_whole_or_not_at_all(tmp_path, monkeypatch):
@@ -333,6 +375,7 @@ def tab(browser, hostile_file):
     tab.on("dialog", lambda d: (tab.errors.append("a dialog opened"), d.dismiss()))
     tab.on("request", lambda r: tab.outside.append(r.url))
     tab.goto(hostile_file.as_uri())
+    tab.locator(".gb-bar").wait_for()
     yield tab
     tab.close()
 
@@ -416,6 +459,17 @@ CONTRAST = """() => {
 }"""
 
 
+def test_charts_take_the_colours_of_the_page(tab):
+    "On a dark screen no pixel has a colour that matplotlib wrote, also not in copies of marks"
+    image = pytest.importorskip("PIL.Image")
+    tab.emulate_media(color_scheme="dark")
+    for figure in tab.locator("figure").all():
+        pixels = np.array(image.open(io.BytesIO(figure.screenshot())).convert("RGB")).astype(int)
+        near = lambda ink: int((np.abs(pixels - ink).max(2) < 20).sum())
+        assert near((0, 114, 178)) == near((213, 94, 0)) == 0
+        assert near((98, 181, 234)) > 50                       # the blue of dark screens
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_contrast(tab, scheme):
     tab.emulate_media(color_scheme=scheme)
@@ -424,7 +478,7 @@ def test_contrast(tab, scheme):
 
 
 def test_charts_have_words(tab):
-    labels = tab.eval_on_selector_all("figure svg", "all => all.map(e => e.ariaLabel)")
+    labels = tab.eval_on_selector_all("figure [role=img]", "all => all.map(e => e.ariaLabel)")
     assert len(labels) == 4 and all(len(words) > 40 for words in labels)
     ids = tab.eval_on_selector_all("[id]", "all => all.map(e => e.id)")
     assert len(ids) == len(set(ids))

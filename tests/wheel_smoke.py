@@ -1,10 +1,11 @@
-"Run against the installed wheel, outside the source tree: own graphs, ask, tell, ask again."
+"Run against the installed wheel, outside the source tree: own graphs, ask, tell, ask again, watch."
 from importlib.metadata import files
 
 import networkx as nx
 import numpy as np
 
-from gnn_bandits import GraphDomain, __file__, __version__, make_algorithm
+from gnn_bandits import GraphDomain, Watch, __file__, __version__, make_algorithm
+from gnn_bandits.core import templates
 
 assert "site-packages" in __file__, __file__
 assert not [f for f in files("gnn_bandits") if "project" in f.parts], "the wheel has project code"
@@ -18,4 +19,7 @@ first = alg.ask()
 alg.tell(first, nx.average_clustering(graphs[first]))
 second = alg.ask()
 assert 0 <= first < 30 and 0 <= second < 30 and alg.t == 1
+assert Watch(alg).html.count("<script>") == 1      # templates, styles and scripts are there
+pages = {"report.html.jinja", "watch.html.jinja", "ledger.html.jinja", "report.js", "ledger.css"}
+assert pages <= set(templates().list_templates()), templates().list_templates()
 print(f"gnn_bandits {__version__} from the wheel: {domain}, asked for {first}, then {second}")
