@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy.special import stdtrit
 
 import gnn_bandits.surrogate as module
 from gnn_bandits.kernels import GNTK
@@ -275,7 +276,7 @@ def test_without_replicates_nothing_has_changed(pool):
     mean, std = s._spread()
     own = torch.full_like(std, s._fit.private).index_fill(0, s.latent.arms, 0.)
     assert torch.equal(std, (s._fit.scale*s.latent.std.square() + own).sqrt())
-    half = float(module.stdtrit(23, 0.95))*std
+    half = float(stdtrit(23, 0.95))*std
     assert torch.equal(s.interval()[1], s._user(mean + half))
 
 
