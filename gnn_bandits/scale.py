@@ -337,10 +337,14 @@ def featurize(
         raise ValueError(f"{path.name} holds another library (it differs in: {other}); choose a "
                          "new folder")
     write_atomically(origin, json.dumps(facts))
-    for left in path.glob(".part-*"): left.unlink(missing_ok=True)    # of a call that was killed
+    def clear():
+        "Remove what processes that were killed have left."
+        for left in path.glob(".part-*"): left.unlink(missing_ok=True)
+    clear()
     work = partial(featurize_part, str(path), blocks, features)
     made = sorted(progress_bar(each(work, range(len(blocks)), scheduler), "parts", len(blocks),
                                show=progress))
+    clear()                                           # of a worker that was killed meanwhile
     facts |= dict(rows=[n for _, n, _ in made], hashes=[h for *_, h in made])
     write_atomically(path/"library.json", json.dumps(facts))
     return Library.open(path)

@@ -1,5 +1,5 @@
 """What every page has: a question at the top, a summary at the end, links that lead somewhere."""
-import base64, gzip, html, json, re
+import base64, gzip, json, re
 from collections import Counter
 from pathlib import Path
 
