@@ -33,9 +33,9 @@ from torch import Tensor
 from .bandits import (FeaturePrior, KernelPrior, Prior, RowsPrior, log_improvement,
                                  plausible)
 from .confidence import beta as theorem_beta
-from .core import (Lazy, array_hash, as_csv, best_first, check_choice, check_gram,
+from .core import (array_hash, as_csv, best_first, check_choice, check_gram,
                               check_number, clear_leftovers, counter_rng, first_best, leftovers,
-                              one_thread, pack_arrays, plain, progress_bar, temporary,
+                              one_thread, pack_arrays, pd, plain, progress_bar, temporary,
                               unpack_arrays, write_atomically)
 from .graphs import GraphDomain
 from .intake import sheet
@@ -45,9 +45,6 @@ from .relations import (DistinctPrior, OverlapPrior, RelationalPrior, SumPrior,
                                    TypedPrior, WeighedPrior)
 from .surrogate import (FeaturesPrior, LazyPrior, Surrogate, TypedFeaturesPrior,
                                    candidate_priors)
-
-# %% ../nbs/19_campaigns.ipynb #9e5513ae
-pd = Lazy("pandas")
 
 # %% ../nbs/19_campaigns.ipynb #25f9d6b8
 MULTIPLIERS = {"ucb": 2., "ei": 1., "ts": 1., "pe": 1.5, "random": 1.} # β of each policy
