@@ -30,19 +30,15 @@ from torch import Tensor
 
 from .bandits import log_improvement, plausible
 from .confidence import beta as theorem_beta
-from .core import (Lazy, array_hash, as_csv, best_first, check_choice,
-                              check_number, clear_leftovers, counter_rng, first_best, leftovers,
-                              one_thread, plain, progress_bar, temporary,
-                              write_atomically)
+from .core import (array_hash, as_csv, best_first, check_choice, check_number,
+                              clear_leftovers, counter_rng, first_best, leftovers, one_thread, pd,
+                              plain, progress_bar, temporary, write_atomically)
 from .graphs import GraphDomain
 from .intake import sheet
 from .journal import Event, Journal, broken_text
 from .molecules import featurize_like
 from .priors import Prior
 from .surrogate import Surrogate, candidate_priors
-
-# %% ../nbs/19_campaigns.ipynb #9e5513ae
-pd = Lazy("pandas")
 
 # %% ../nbs/19_campaigns.ipynb #25f9d6b8
 MULTIPLIERS = {"ucb": 2., "ei": 1., "ts": 1., "pe": 1.5, "random": 1.} # β of each policy

@@ -6,10 +6,9 @@
 __all__ = ['NOISES', 'ALONE', 'NEAR', 'UNTOUCHED', 'shown', 'is_finite', 'check_number', 'check_choice', 'plain', 'check_arms',
            'check_rewards', 'check_gram', 'check_rng', 'split_rng', 'torch_generator', 'counter_rng', 'one_thread',
            'in_threads', 'tie_room', 'first_best', 'best_first', 'available_bytes', 'check_memory', 'peak_mb',
-           'in_notebook', 'progress_bar', 'optional', 'process_pool', 'cluster', 'Lazy', 'temporary',
-           'write_atomically', 'leftovers', 'clear_leftovers', 'array_hash', 'pack_arrays', 'check_file',
-           'unpack_arrays', 'as_csv', 'write_table', 'read_table', 'use_style', 'templates', 'parameter_rows',
-           'explained', 'explain']
+           'in_notebook', 'progress_bar', 'optional', 'process_pool', 'cluster', 'temporary', 'write_atomically',
+           'leftovers', 'clear_leftovers', 'array_hash', 'pack_arrays', 'check_file', 'unpack_arrays', 'as_csv',
+           'write_table', 'read_table', 'use_style', 'templates', 'parameter_rows', 'explained', 'explain']
 
 # %% ../nbs/00_core.ipynb #14e1708a
 import base64, contextlib, csv, functools, gzip, hashlib, importlib, inspect, io, json, logging
@@ -388,6 +387,8 @@ class Lazy:
         found = getattr(importlib.import_module(self.__dict__["_name"]), key)
         setattr(self, key, found)                     # the next time it is there at once
         return found
+
+pd, sparse = Lazy("pandas"), Lazy("scipy.sparse") # For all modules
 
 # %% ../nbs/00_core.ipynb #ab188a2b
 def temporary(

@@ -17,11 +17,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from fastcore.basics import patch
-from scipy import sparse
 from torch import Tensor
 
 from .core import (check_choice, check_file, check_memory, check_number, check_rng,
-                              one_thread, pack_arrays, plain, split_rng, unpack_arrays,
+                              one_thread, pack_arrays, plain, split_rng, sparse, unpack_arrays,
                               write_atomically)
 
 # %% ../nbs/01_graphs.ipynb #3611f922
@@ -283,7 +282,7 @@ def adjacency_matrix(
     target:np.ndarray, # (E,) the other ends
     weight:np.ndarray|None, # (E,) weights; None: all one
     total:int, # Number of packed nodes
-)->sparse.csr_array: # (total, total), symmetric
+)->"sparse.csr_array": # (total, total), symmetric
     "The adjacency of all graphs together, neighbours in node order."
     weight = np.ones(len(source)) if weight is None else weight
     ends = np.concatenate([target, source]), np.concatenate([source, target])
@@ -296,7 +295,7 @@ def adjacency_matrix(
 def adjacency(
     self:GraphDomain,
     type:int|None=None, # Only edges of this type; None: all
-)->sparse.csr_array: # (total, total), symmetric, empty diagonal
+)->"sparse.csr_array": # (total, total), symmetric, empty diagonal
     "The weighted adjacency of all graphs together, with one row for each of `nodes`."
     if self.edges is None:
         raise ValueError("this domain does not know its edges; make it with keep_edges=True")
@@ -456,8 +455,8 @@ def warn_of_twins(X, most=None, depth=4):
 
 # %% ../nbs/01_graphs.ipynb #ac29ee0c
 def with_self(
-    A:sparse.csr_array, # (total, total), neighbours in node order
-)->sparse.csr_array: # The same with ones on the diagonal, stored first in each row
+    A:"sparse.csr_array", # (total, total), neighbours in node order
+)->"sparse.csr_array": # The same with ones on the diagonal, stored first in each row
     "Put each node in front of its neighbours."
     start, node = A.indptr[:-1], np.arange(A.shape[0], dtype=A.indptr.dtype)
     indptr = A.indptr + np.arange(len(A.indptr), dtype=A.indptr.dtype)
@@ -466,7 +465,7 @@ def with_self(
 
 # %% ../nbs/01_graphs.ipynb #6cad65cc
 def aggregate(
-    C:sparse.csr_array, # (total, total) adjacency of packed nodes from `with_self`
+    C:"sparse.csr_array", # (total, total) adjacency of packed nodes from `with_self`
     x:np.ndarray, # (total, d) float64 features
     sizes:np.ndarray, # (b,) node counts
     hops:Sequence=(1,), # Numbers of rounds of summation; the paper has one round

@@ -22,13 +22,10 @@ from xml.etree.ElementTree import ParseError
 
 import numpy as np
 
-from .core import (Lazy, check_choice, check_file, check_memory, is_finite, optional,
+from .core import (check_choice, check_file, check_memory, is_finite, optional, pd,
                               shown)
 from .graphs import GraphDomain, aggregate_graphs, check_hops
 from .molecules import parse_smiles, read_smiles
-
-# %% ../nbs/18_intake.ipynb #6743fd9e
-pd = Lazy("pandas")
 
 # %% ../nbs/18_intake.ipynb #19e0bdbd
 HEAD = 2**22 # Bytes of a file that are looked at before the rest is read

@@ -17,10 +17,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import torch
 from fastcore.basics import patch
-from scipy import sparse
 from torch import Tensor
 
-from .core import check_choice, check_gram, check_number, one_thread, plain
+from .core import (check_choice, check_gram, check_number, one_thread, plain,
+                              sparse)
 from .features import GNTKFeatures, affordable_degree, two_features
 from .gntk import (Nodes, kernel_sums, node_table, own_sums, some_nodes,
                               vector_kernel)
@@ -267,7 +267,7 @@ class Typed(GNTK):
 @dataclass(frozen=True, eq=False)
 class Counts:
     "How often each surrounding occurs in each graph."
-    table:sparse.csr_matrix # (n, k) counts
+    table:"sparse.csr_matrix" # (n, k) counts
     keys:np.ndarray # (k,) a number for each surrounding
     def __len__(self): return self.table.shape[0]
     def __getitem__(self, arms):
@@ -276,7 +276,7 @@ class Counts:
     total = cached_property(lambda self: self.table.sum(1).A1)
     def over(self,
         keys:np.ndarray, # Of other graphs
-    )->sparse.csr_matrix:
+    )->"sparse.csr_matrix":
         "The counts in the columns of others."
         if keys is self.keys: return self.table
         place = {k: i for i, k in enumerate(keys.tolist())}

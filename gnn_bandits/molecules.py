@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 
-from .core import check_choice, check_memory, check_number, optional, plain, progress_bar
+from .core import (check_choice, check_memory, check_number, optional, plain,
+                              progress_bar, sparse)
 from .graphs import Edges, GraphDomain, assemble, check_hops, warn_of_twins
 
 # %% ../nbs/14_molecules.ipynb #f1caecad

@@ -12,10 +12,9 @@ import math
 
 import numpy as np
 import torch
-from scipy import sparse
 from torch import Tensor
 
-from .core import check_memory, one_thread
+from .core import check_memory, one_thread, sparse
 from .graphs import GraphDomain, look_alike  # noqa: F401
 from .ntk import NUMPY, hidden_array, series_of
 
@@ -138,7 +137,7 @@ class Surroundings:
     def __init__(self,
         values:Tensor, # (k, d) the distinct features
         levels:list, # For each block: kind -> sparse (new, old) weights, and the scales (new,)
-        share:sparse.csr_matrix, # (n, last) part of each graph's nodes with each surrounding
+        share:"sparse.csr_matrix", # (n, last) part of each graph's nodes with each surrounding
     ): self.values, self.levels, self.share = values, levels, share
     def __len__(self): return self.share.shape[0]
     def __repr__(self):
@@ -228,7 +227,7 @@ def counts(
     X:GraphDomain, # Graphs with edges
     x:np.ndarray, # (total, d) features of their nodes
     blocks:int=2, # How far to look
-)->tuple[sparse.csr_matrix, np.ndarray]: # (n, k) counts, and the key of each column
+)->"tuple[sparse.csr_matrix, np.ndarray]": # (n, k) counts, and the key of each column
     "How often each surrounding, up to some number of blocks, occurs in each graph."
     around, key, parts, names = neighbours(X), row_keys(x), [], []
     graph = np.repeat(np.arange(len(X)), X.sizes.numpy())
@@ -241,7 +240,7 @@ def counts(
     return sparse.hstack(parts).tocsr(), np.concatenate(names)
 
 def shared(
-    A:sparse.csr_matrix, # (p, k) counts
+    A:"sparse.csr_matrix", # (p, k) counts
     B, # (q, k) counts; stored by columns (`tocsc`) they need no turning around
 )->np.ndarray: # (p, q)
     "How many surroundings two graphs share: the sum of the smaller counts."
@@ -254,7 +253,7 @@ def shared(
     return out
 
 def overlap(
-    A:sparse.csr_matrix, # (p, k) counts
+    A:"sparse.csr_matrix", # (p, k) counts
     B, # (q, k) counts, by rows or by columns
     total:np.ndarray|None=None, # (p,) all counts of the first, if some are not in these columns
     others:np.ndarray|None=None, # (q,) all counts of the second, if they are known
