@@ -28,8 +28,8 @@ _HOME = {name: module for module, names in {
     "confidence": "beta",
     "rewards": "sample_reward RewardOptions Environment",
     "priors": "Prior",
-    "bandits": "make_algorithm run_bandit Algorithm History Options "
-               "RandomPolicy UCB ExpectedImprovement Thompson Elimination",
+    "policies": "Policy",
+    "bandits": "make_algorithm run_bandit Algorithm History Options",
     "watch": "Watch",
     "surrogate": "Surrogate",
     "campaigns": "Campaign CampaignPolicy",

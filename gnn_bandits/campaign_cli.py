@@ -154,7 +154,10 @@ def busy(
     for text in dict.fromkeys(str(w.message) for w in caught): aside(text)
 
 # %% ../nbs/41_campaign_cli.ipynb #d0be612e
-POLICIES = ("ucb", "ei", "ts", "pe", "random")
+def policy_names():
+    "The policies that a campaign knows."
+    from gnn_bandits.policies import POLICIES
+    return tuple(POLICIES)
 
 def switch_or_file(text):
     "An option that may stand alone, or before the name of a file."
@@ -271,7 +274,7 @@ def new(
             f"next: gnn_bandits campaign ask {shlex.quote(out)} -n {first}")
 
 # %% ../nbs/41_campaign_cli.ipynb #58bc31a9
-new.choices = lambda: dict(policy=POLICIES, invalid=("raise", "skip"))
+new.choices = lambda: dict(policy=policy_names(), invalid=("raise", "skip"))
 new.examples = """Molecules, with their names in another column, small values wanted:
   gnn_bandits campaign new pool.csv --smiles SMILES --id name --minimize --out solubility
 Some values are known from earlier, in the column logS; rows that are no molecules are left out:
@@ -591,7 +594,7 @@ def policy(
         say(json, found, said)
 
 policy.choices = lambda: dict(repeats=("no", "yes", "noisy"))
-policy.lists = lambda: dict(name=POLICIES)
+policy.lists = lambda: dict(name=policy_names())
 policy.examples = """  gnn_bandits campaign policy solubility
   gnn_bandits campaign policy solubility ei
   gnn_bandits campaign policy solubility ucb --beta 3 --repeats noisy"""
@@ -668,7 +671,7 @@ def simulate(
     say(json, out, "best value found after so many measurements, on average",
         *fit_table(out[out["step"].isin(shown)]))
 
-simulate.choices = lambda: dict(policy=POLICIES)
+simulate.choices = lambda: dict(policy=policy_names())
 simulate.examples = """  gnn_bandits campaign simulate solubility
   gnn_bandits campaign simulate solubility --policy ei --batch 8"""
 

@@ -34,7 +34,7 @@ from .relations import evidence_weights
 class Form:
     "How the covariances of a pool are held; what all forms share."
     def __init__(self,
-        prior:"Prior", # The prior that it serves
+        prior, # The prior that it serves
     ):
         self.prior, self.kernel, self.pool = prior, prior.fitted, prior.domain
         self.centred, self.anchors = prior.centre is not None, prior.anchors

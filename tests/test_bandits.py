@@ -227,7 +227,7 @@ def test_what_is_taken_up_again_has_the_same_arms_in_the_race(tmp_path):
 def test_thompson_draws_have_the_posteriors_spread_for_arms_pulled_often():
     alg = make("GNN-TS", "gntk", lam=0.2)
     for _ in range(9): alg.tell(3, 0.5)
-    draws = torch.stack([alg.model.draw(counter_rng((1, 2), t, 0)) for t in range(2000)])
+    draws = torch.stack([alg.model.deviation(counter_rng((1, 2), t, 0)) for t in range(2000)])
     assert abs(float(draws[:, 3].std()/alg.std[3]) - 1) < 5/math.sqrt(2*2000)
 
 def test_units_of_the_widths_and_of_the_ridge():

@@ -8,8 +8,9 @@ import torch
 
 from gnn_bandits import campaigns
 from gnn_bandits.bandits import Prior
-from gnn_bandits.campaigns import MULTIPLIERS, Campaign, CampaignPolicy
+from gnn_bandits.campaigns import Campaign, CampaignPolicy
 from gnn_bandits.graphs import GraphDomain
+from gnn_bandits.policies import POLICIES
 from gnn_bandits.surrogate import candidate_priors
 
 N = 50
@@ -32,7 +33,7 @@ def play(c, truth, sizes=(4, 5, 1, 7)):
 
 
 @pytest.mark.parametrize("form, policy", [
-    *(("matrix", policy) for policy in MULTIPLIERS), ("rows", "ucb"), ("rows", "ts"),
+    *(("matrix", policy) for policy in POLICIES), ("rows", "ucb"), ("rows", "ts"),
     ("features", "ucb"), ("features", "ts"), ("kernel", "ei"), ("kernel", "ts")])
 def test_reopening_changes_nothing(pool, truth, tmp_path, monkeypatch, policy, form):
     prior = Prior.gntk(pool) if form == "kernel" else None
@@ -49,7 +50,7 @@ def test_reopening_changes_nothing(pool, truth, tmp_path, monkeypatch, policy, f
     assert one.predict().equals(two.predict())
 
 
-@pytest.mark.parametrize("policy", list(MULTIPLIERS))
+@pytest.mark.parametrize("policy", list(POLICIES))
 def test_a_batch_has_different_new_candidates(pool, truth, tmp_path, policy):
     c = play(Campaign.create(tmp_path/"c", pool, policy=policy), truth)
     batch = c.ask(20)

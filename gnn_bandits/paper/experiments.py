@@ -224,7 +224,7 @@ def bytes(self:RunSpec)->dict[str, float]: # Part of the run, bytes
     k, D = (self.data.N, d) if self.inputs == "graph" else (1, self.data.N*d)
     parts = {"arms": 16*n*k*D, "posterior": 8*n*min(n, 2*T), "history": 600*T}
     copies = 1 + 2*(self.inputs == "vector") + (self.model != "gntk")
-    copies += 4*(ALGORITHMS[self.algorithm][1] == "thompson")
+    copies += 4*(ALGORITHMS[self.algorithm][1] == "ts")
     parts["kernel"] = 8*copies*n**2
     if self.model == "gntk": return parts
     hidden, weights = (o.L - 1)*o.m**2, o.m*D + (o.L - 1)*o.m**2 + o.m

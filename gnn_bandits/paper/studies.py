@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['INPUTS', 'POLICIES', 'PLAYERS', 'CODES', 'HALVES', 'PROTOCOLS', 'SETS', 'TABLE_COLUMNS', 'Columns', 'Player',
-           'Instance', 'spread_of', 'pick', 'plausible', 'play_plainly', 'learn', 'deviate', 'leading', 'bare_loop',
-           'compiled', 'play', 'curve_steps', 'summarise', 'Cell', 'kernels_of', 'fresh_reward', 'arms_of', 'instances',
-           'Played', 'study_table', 'study_curves']
+           'Instance', 'spread_of', 'pick', 'play_plainly', 'learn', 'deviate', 'leading', 'bare_loop', 'compiled',
+           'play', 'curve_steps', 'summarise', 'Cell', 'kernels_of', 'fresh_reward', 'arms_of', 'instances', 'Played',
+           'study_table', 'study_curves']
 
 # %% ../../nbs/32_studies.ipynb #c63d77ae
 import dataclasses, hashlib, json, math, types
@@ -20,6 +20,7 @@ from numba import njit
 from scipy.linalg.blas import dger
 
 from ..bandits import shortcut
+from ..policies import plausible
 from ..priors import LIMITS, Prior
 from ..core import (NEAR, check_choice, check_number, first_best, one_thread,
                               pack_arrays, unpack_arrays)
@@ -143,10 +144,6 @@ def pick(policy, mean, spread, beta, active, draw):
     if policy == "UCB": return first_best(mean + beta*np.asarray(spread.std))
     if policy == "TS": return first_best(mean + beta*draw(spread))
     return first_best(spread.std, active)
-
-def plausible(mean, reach, pool):
-    "The arms of the pool whose interval reaches the best lower end."
-    return pool & (mean + reach >= (mean - reach)[pool].max())
 
 # %% ../../nbs/32_studies.ipynb #20704099
 def play_plainly(

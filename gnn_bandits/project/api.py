@@ -53,9 +53,9 @@ def failed_example(
 
 # %% ../../nbs/43_api.ipynb #4205774e
 ROOMS = {"library": ["core", "graphs", "ntk", "gntk", "networks", "spectrum", "features",
-                     "infogain", "posterior", "relations", "kernels", "priors", "confidence",
-                     "training", "rewards", "bandits", "watch", "molecules", "surrogate",
-                     "journal", "intake",
+                     "infogain", "posterior", "policies", "relations", "kernels", "priors",
+                     "confidence", "training", "rewards", "bandits", "watch", "molecules",
+                     "surrogate", "journal", "intake",
                      "campaigns", "reports", "bridges", "scale"],
          "paper": ["paper.datasets", "paper.algorithms", "paper.experiments", "paper.store",
                    "paper.sweep", "paper.studies", "paper.population", "paper.figures",
