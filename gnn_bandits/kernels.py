@@ -39,6 +39,7 @@ class Kernel(ABC):
     free = False # Whether its weights are to be found by evidence
     portable = True # Whether it knows graphs outside the pool
     shared = True # Whether what was computed over a pool may be kept for other priors over it
+    together = 1 # Rows computed at a time; more where a row has the same bits whatever is beside it
     label = "a kernel" # Its name for people
     @abstractmethod
     def encode(self,
@@ -75,8 +76,10 @@ class Kernel(ABC):
     ):
         "The encoding of some graphs, made once."
         kept = CODES.setdefault(X, {})
-        if self.reads not in kept: kept[self.reads] = self.encode(X)
-        return kept[self.reads]
+        if self.reads in kept: return kept[self.reads]
+        code = self.encode(X)
+        if code is not X: kept[self.reads] = code             # or the graphs would never be freed
+        return code
     def terms(self)->list[tuple[float, "Kernel"]]:
         "The kernel as a sum: a weight and a kernel for each term."
         return [(1., self)]
@@ -167,6 +170,7 @@ class GNTK(Kernel):
         where = "" if hops is None else f", {in_words(hops, 'hop')}"
         return f"GNTK, depth {self.L}{where}{', sum over nodes'*(self.over == 'sum')}"
     reads = property(lambda self: (GNTK, self.hops, self.alike))
+    together = property(lambda self: 1 if self.alike else 32)   # a table of nodes depends on others
     def fitted(self, pool):
         hops = pool.hops if self.hops is None else self.hops
         alike = look_alike(pool) if self.alike is None else self.alike
@@ -207,7 +211,7 @@ class Relational(GNTK):
     blocks:int=2 # Layers that look at neighbours
     columns:tuple|None=None # Features to look at, only whether they are there; None: all, as is
     typed:bool|None=None # Whether edges have types; None: as those of the pool
-    inputs = None
+    inputs, together = None, 1
     def __post_init__(self):
         check_number("blocks", self.blocks, 1, whole=True)
         if self.L is None: object.__setattr__(self, "L", max(2, self.blocks))
@@ -295,6 +299,7 @@ class Overlap(Kernel):
     def __post_init__(self):
         check_number("radius", self.radius, whole=True)
         freeze_columns(self)
+    together = 32
     label = property(lambda self: f"overlap of surroundings, {in_words(self.radius, 'block')}")
     def fitted(self, pool): return with_its_types(self, pool)
     def encode(self, X): return Counts(*counts(X, columns_of(self, X), self.radius))
@@ -358,8 +363,8 @@ class Matrix(Kernel):
         return Known(np.arange(len(self)))
     code = encode
     def between(self, a, b):
-        if len(a) == len(b) == len(self) and a is b: return self.K    # the pool as it is
-        return self.K[a.arms][:, b.arms]
+        everything = a is b and np.array_equal(a.arms, np.arange(len(self)))
+        return self.K if everything else self.K[a.arms][:, b.arms]
     def own(self, a): return self.K.diagonal()[a.arms]
 
 # %% ../nbs/44_kernels.ipynb #f0303b5c
@@ -497,7 +502,12 @@ class Part:
         return self._last[1]
     def rows(self, arms):
         "(k, n) kernel of some arms with all arms."
-        return torch.cat([self.kernel.between(self.code[[a]], self.code) for a in arms])
+        return self.pairs(arms, self.code)
+    def pairs(self, arms, others):
+        "(k, q) kernel of some arms with encoded graphs, some rows at a time."
+        step = self.kernel.together
+        some = [self.code[arms[i:i + step]] for i in range(0, len(arms), step)]
+        return torch.cat([self.kernel.between(a, others) for a in some])
     def kept_rows(self, arms):
         "The same, computed once."
         if new := [a for a in dict.fromkeys(arms) if a not in self._rows]:
@@ -514,15 +524,15 @@ class Part:
     def levels_of(self, arms):
         "(k,) mean kernel of some arms with the anchors, computed once."
         if new := [a for a in dict.fromkeys(arms) if a not in self._level]:
-            at, anchors = self.code[new], self.code[self.anchors]
-            rows = [self.kernel.between(at[[i]], anchors) for i in range(len(new))]
-            self._level |= dict(zip(new, torch.cat(rows).mean(1).tolist()))
+            rows = self.pairs(new, self.code[self.anchors])
+            self._level |= {a: float(row.mean()) for a, row in zip(new, rows)}
         return torch.tensor([self._level[a] for a in arms], dtype=torch.float64)
     @cached_property
     def levels(self)->Tensor:
         "(n,) mean kernel of every arm with the anchors."
         total = torch.zeros(len(self), dtype=torch.float64)
-        for a in self.anchors.tolist(): total += self.rows([a])[0]/len(self.anchors)
+        for some in self.anchors.split(32):                  # few rows in memory at a time
+            for row in self.rows(some.tolist()): total += row/len(self.anchors)
         return total
 
 # %% ../nbs/44_kernels.ipynb #b2d314ca
@@ -537,5 +547,7 @@ def part_of(
     anchors = anchor_arms(pool.sizes) if anchors is None else anchors
     if pool is None or not kernel.shared: return Part(kernel, pool, anchors)
     kept, key = PARTS.setdefault(pool, {}), (kernel, *anchors.tolist())
-    if key not in kept: kept[key] = Part(kernel, pool, anchors)
-    return kept[key]
+    if key in kept: return kept[key]
+    part = Part(kernel, pool, anchors)
+    if part.code is not pool: kept[key] = part               # or the pool would never be freed
+    return part

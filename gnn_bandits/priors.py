@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['WHOLE_POOL', 'ROWS_POOL', 'FORMS', 'WHY', 'LIMITS', 'NETWORKS', 'KINDS', 'DECIDED', 'Form', 'Whole', 'ByRows',
-           'ByFeatures', 'form_for', 'Prior', 'recipe', 'from_recipe', 'probe', 'same_prior', 'unpacked',
-           'from_earlier']
+           'ByFeatures', 'form_for', 'check_centre', 'Prior', 'recipe', 'from_recipe', 'probe', 'same_prior',
+           'unpacked', 'from_earlier']
 
 # %% ../nbs/45_priors.ipynb #1d1c9d7c
 import math
@@ -18,8 +18,8 @@ import torch
 from fastcore.basics import patch
 from torch import Tensor
 
-from .core import (check_choice, check_memory, check_number, check_rng, pack_arrays,
-                              plain, unpack_arrays, write_atomically)
+from .core import (check_arms, check_choice, check_memory, check_number, check_rng,
+                              pack_arrays, plain, unpack_arrays, write_atomically)
 from .features import GNTKFeatures
 from .gntk import check_domains
 from .graphs import GraphDomain
@@ -240,6 +240,18 @@ def form_for(
     check_choice("form", form, (None, *FORMS))
     return form or ("matrix" if n <= WHOLE_POOL else "rows" if n <= most else "features")
 
+# %% ../nbs/45_priors.ipynb #3853352b
+def check_centre(
+    centre, # "pool", "anchors", arms, or None
+    n:int, # Arms in the pool
+): # The same, arms as a list
+    "Refuse what a kernel cannot be centred over."
+    if centre is None or isinstance(centre, str):
+        return check_choice("centre", centre, (None, "pool", "anchors"))
+    arms = check_arms(centre, n)
+    if not arms: raise ValueError("expected at least one arm to centre over, got none")
+    return arms
+
 # %% ../nbs/45_priors.ipynb #3d753191
 class Prior:
     """What is known before the first pull: a kernel over a pool, held in one of its forms.
@@ -270,7 +282,8 @@ class Prior:
             raise ValueError(f"expected a kernel such as GNTK(2), got {type(kernel).__name__}")
         if domain is not None: check_domains(domain)
         elif kernel.portable: raise ValueError("expected the graphs as well: Prior(kernel, domain)")
-        self.kernel, self.domain, self.centre, self.nats = kernel, domain, centre, nats
+        self.kernel, self.domain, self.nats = kernel, domain, nats
+        self.centre = check_centre(centre, len(self))
         self.degree, self.dtype, self.form = degree, dtype, form_for(len(self), form)
         self.label, self.why = label or kernel.label, why or WHY[self.form]
     L = property(lambda self: self.kernel.L, doc="Hidden layers, where there is a network")
@@ -286,8 +299,7 @@ class Prior:
     @cached_property
     def anchors(self)->Tensor:
         "Arms over which the kernel is centred."
-        if isinstance(self.centre, (list, tuple, Tensor)): return torch.tensor(plain(self.centre))
-        check_choice("centre", self.centre, (None, "pool", "anchors"))
+        if isinstance(self.centre, list): return torch.tensor(self.centre)
         if self.centre == "pool" or self.domain is None: return torch.arange(len(self))
         return anchor_arms(self.domain.sizes)
 
@@ -349,15 +361,24 @@ def start(
     "The posterior without observations."
     return self.held.start(lam, private)
 
+# %% ../nbs/45_priors.ipynb #778d41cf
+@patch
+def changed(
+    self:Prior,
+    **what, # Arguments of `Prior` that should differ
+)->Prior:
+    "The same prior with some choices changed."
+    names = "kernel", "domain", "form", "centre", "label", "why", "nats", "degree", "dtype"
+    return Prior(**{name: getattr(self, name) for name in names} | what)
+
 # %% ../nbs/45_priors.ipynb #1ff0ec7e
 @patch(as_prop=True)
 def standard(self:Prior)->Prior:
     "The same prior: centred, mean variance one, an unknown level."
-    if self.centre is None and "_standard" not in vars(self):
-        self._standard = Prior(self.kernel, self.domain, self.form,
-                               "anchors" if self.form == "rows" else "pool", label=self.label,
-                               why=self.why, nats=self.nats, degree=self.degree, dtype=self.dtype)
-    return self if self.centre is not None else self._standard
+    if self.centre is not None: return self
+    if "_standard" not in vars(self):
+        self._standard = self.changed(centre="anchors" if self.form == "rows" else "pool")
+    return self._standard
 
 # %% ../nbs/45_priors.ipynb #55c06204
 @patch
@@ -442,12 +463,11 @@ def weighed(
     "The prior with the weights that make some values most probable."
     if not self.kernel.free: return self
     parts = self.kernel.parts
-    alone = [Prior(k, self.domain, self.form, self.centre, degree=self.degree) for k in parts]
-    theta = evidence_weights(torch.stack([p.block(arms) for p in alone]), z, rest)
+    blocks = [self.changed(kernel=k).block(arms) for k in parts]
+    theta = evidence_weights(torch.stack(blocks), z, rest)
     kernel = Sum(parts, theta[:-1].tolist(), True, True)
     label = " + ".join(f"{w:.2f} {k.label}" for w, k in zip(kernel.weights, parts))
-    return Prior(kernel, self.domain, self.form, self.centre, label=label, why=self.why,
-                 nats=self.nats, degree=self.degree, dtype=self.dtype)
+    return self.changed(kernel=kernel, label=label)
 
 # %% ../nbs/45_priors.ipynb #7e5ef397
 KINDS = {"gntk": GNTK, "relational": Relational, "typed": Typed, "overlap": Overlap,
@@ -517,10 +537,9 @@ def packed(
     domain:GraphDomain|None=None, # Graphs that it has to belong to; None: its own
 )->bytes:
     "The prior as a file; refuses graphs that it was not made for."
-    arrays, centre = {}, self.centre if isinstance(self.centre, (str, type(None))) else None
+    arrays = {}
     meta = dict(version=2, kernel=recipe(self.kernel, self.domain, arrays), form=self.form,
-                centre=plain(self.centre) if centre is None and self.centre is not None else centre,
-                label=self.label, why=self.why, degree=self.degree,
+                centre=self.centre, label=self.label, why=self.why, degree=self.degree,
                 dtype=str(self.dtype).removeprefix("torch."))
     found = probe(self)
     if domain is not None and self.domain is not domain and not (
@@ -560,7 +579,7 @@ def from_earlier(
         return limit if same_prior(probe(own), probe(limit)) else own   # it knows graphs outside
     if kind == "lazy":
         inner = from_earlier(made["part"], arrays, domain)
-        return Prior(inner.kernel, domain, inner.form, inner.centre, label=made["label"])
+        return inner.changed(label=made["label"])
     for k in ("L", "blocks"):
         if made.get(k) is not None: check_number(k, made[k], whole=True, high=100)
     L, over = made.get("L", 2), "sum" if made.get("total") else "mean"
@@ -572,10 +591,9 @@ def from_earlier(
         "typed": lambda: Typed(L, over=over), "typed feature map": lambda: Typed(L, over=over),
         "relational": lambda: Relational(L, None, over, blocks=made["blocks"], columns=columns),
         "overlap": lambda: Overlap(made["blocks"], columns),
-        "sum": lambda: Sum([from_earlier(p, arrays, domain).kernel for p in made["parts"]],
-                           made["weights"], True, False),
-        "weighed sum": lambda: Sum([from_earlier(p, arrays, domain).kernel for p in made["parts"]],
-                                   made["weights"], True, True)}
+        **dict.fromkeys(("sum", "weighed sum"), lambda: Sum(
+            [from_earlier(p, arrays, domain).kernel for p in made["parts"]], made["weights"],
+            True, kind == "weighed sum"))}
     if kind not in kernels: raise ValueError(f"the prior is of the kind {kind!r}, which this "
                                              "package does not know; a newer one may")
     centre = made["anchors"] if kind == "rows" else "anchors"

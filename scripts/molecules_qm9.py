@@ -15,9 +15,8 @@ fit and update included, memory the peak of the process in GB.
 `--check` plays a small pool by the quick and by the plain choice of batches and compares them.
 """
 import argparse, multiprocessing, resource, time
-from pathlib import Path
-
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -26,8 +25,8 @@ from scipy import sparse
 
 from gnn_bandits.campaigns import CampaignPolicy, choose, propose
 from gnn_bandits.core import optional, progress_bar, write_table
-from gnn_bandits.molecules import qm9, read_smiles
 from gnn_bandits.kernels import Counts, Overlap
+from gnn_bandits.molecules import qm9, read_smiles
 from gnn_bandits.priors import Prior
 from gnn_bandits.surrogate import Surrogate, candidate_priors
 

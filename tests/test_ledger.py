@@ -1,5 +1,4 @@
 "The machinery of the ledger: verdicts, controls, comparisons, panels, tables read and written."
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +6,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from html_reader import Reader
 from gnn_bandits.core import read_table
 from gnn_bandits.paper import ledger as machinery
 from gnn_bandits.paper.ledger import (VERDICTS, Claim, Comparison, Comparisons, Estimate, Finding,
@@ -321,18 +321,6 @@ def test_does_not_reproduce_is_gone():
 
 
 # the table as HTML
-
-class Reader(HTMLParser):
-    "Tags with their attributes, and text"
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.text = [], ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs): self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data): self.text += data
-
 
 def test_hostile_text_stays_text():
     "In every column that holds text, in the code of a test and in the title of a section"

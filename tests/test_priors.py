@@ -1,4 +1,6 @@
 "Every kernel in every form through every door; a cell that is empty has a reason."
+import gc, weakref
+
 import numpy as np
 import pytest
 import torch
@@ -119,6 +121,30 @@ def test_priors_over_one_pool_share_what_they_computed(pool, monkeypatch):
         kernel = Sum((GNTK(), Overlap(3)), weights, standard=True)
         Prior(kernel, fresh, "rows", "anchors").block([0, 1, 2])
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("name, form", CELLS)
+def test_the_order_of_arms_does_not_matter(pool, name, form):
+    "Also when all arms are asked for, in another order"
+    prior, back = made(name, pool, form), list(range(N))[::-1]
+    assert_allclose(prior.block(back), prior.block(range(N))[back][:, back], atol=1e-6)
+    assert_allclose(prior.rows(back), prior.rows(range(N))[back], atol=1e-6)
+
+
+def test_a_pool_is_freed(pool):
+    "What is kept for a pool does not keep the pool, whatever a kernel reads of it"
+    class Itself(Size):
+        def encode(self, X): return X
+        def between(self, a, b): return super().between(a.sizes.double(), b.sizes.double())
+        def own(self, a): return torch.ones(len(a)).double()
+    for kernel in (GNTK(), Overlap(1), Itself(), GNTK()*Overlap(1)):
+        fresh = pool[list(range(N))]
+        kept = weakref.ref(fresh)
+        prior = Prior(kernel, fresh, "rows", "anchors")
+        prior.rows([0, 1]), prior.block([2, 3])
+        del fresh, prior
+        gc.collect()
+        assert kept() is None
 
 
 def test_nothing_is_computed_before_it_is_needed(pool, monkeypatch):

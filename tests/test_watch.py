@@ -7,11 +7,11 @@ import base64
 import gzip
 import json
 import re
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
+from html_reader import Reader
 from gnn_bandits.bandits import make_algorithm, run_bandit
 from gnn_bandits.campaigns import Campaign
 from gnn_bandits.graphs import GraphDomain
@@ -171,18 +171,6 @@ def test_odd_runs():
     flat = make_algorithm("GNN-PE", env.domain, rng=np.random.default_rng(0)).tell([0, 1], [3., 3.])
     assert "best value so far" in Watch(flat).html                        # never asked, all alike
     assert value_range(Watch(flat).runs)[0] < 3 < value_range(Watch(flat).runs)[1]
-
-
-class Reader(HTMLParser):
-    "Tags with their attributes, and text"
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.text = [], ""
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs): self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data): self.text += data
 
 
 def test_hostile_text_stays_text(tmp_path):
