@@ -24,7 +24,7 @@ _HOME = {name: module for module, names in {
     "spectrum": "eigenvalues multiplicity",
     "features": "GNTKFeatures",
     "infogain": "information_gain max_information_gain mig_bound",
-    "posterior": "Posterior FeaturePosterior FittedPosterior DiagonalPosterior fit_noise",
+    "posterior": "Posterior FeaturePosterior DiagonalPosterior",
     "confidence": "beta",
     "rewards": "sample_reward RewardOptions Environment",
     "priors": "Prior",

@@ -30,6 +30,7 @@ from .policies import POLICIES, plausible
 from .posterior import RIDGES, DiagonalPosterior
 from .priors import Prior
 from .rewards import Environment
+from .surrogate import FittedBelief
 from .training import (ADAM, STOPPING, Descent, Schedule, StopRule, adam,
                                   gradient_descent, linearized_fit, tangent_fit)
 
@@ -169,7 +170,7 @@ class Model:
             raise ValueError(f"a {kind} model needs a prior with a network: Prior.network(...)")
         self.prior, self.kind, self.options = prior, kind, options
         self.mean = torch.zeros(len(prior), dtype=torch.float64)
-        self.posterior = prior.posterior(options.lam)
+        self.posterior = FittedBelief(prior) if options.lam is None else prior.start(options.lam)
         self.own, self.spread = options.uncertainty == "exact", self.posterior
         if not self.own: self.spread = shortcut(prior, options.lam, options.ridge)
         self.forget()

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from .core import check_memory, optional
 from .graphs import GraphDomain
-from .posterior import Belief, FittedPosterior
-from .surrogate import Surrogate, candidate_priors
+from .posterior import Belief
+from .surrogate import FittedBelief, Surrogate, candidate_priors
 
 # %% ../nbs/21_bridges.ipynb #17b41d38
 def read_graphs(
@@ -311,7 +311,7 @@ def as_botorch_model(
         (2, 1)
     """
     belief = model.latent if isinstance(model, Surrogate) else model
-    belief = belief.inner if isinstance(belief, FittedPosterior) else belief
+    belief = belief.inner if isinstance(belief, FittedBelief) else belief
     if not hasattr(belief, "covariances"):
         raise ValueError("expected a Surrogate or an exact posterior over a pool, "
                          f"got {type(model).__name__}")

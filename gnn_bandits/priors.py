@@ -26,7 +26,7 @@ from .graphs import GraphDomain
 from .kernels import (GNTK, Given, Kernel, Matrix, Overlap, Product, Relational, Sum,
                                  Tangent, Typed, Vector, anchor_arms, part_of)
 from .networks import LazyGNN, LazyNN
-from .posterior import (Belief, FeaturePosterior, FittedPosterior, Posterior,
+from .posterior import (Belief, FeaturePosterior, Posterior,
                                    RowsPosterior, gram_root)
 from .relations import evidence_weights
 
@@ -262,7 +262,7 @@ class Prior:
     >>> rng = np.random.default_rng(0)
     >>> domain = GraphDomain.erdos_renyi(200, 5, 0.4, 3, rng)
     >>> exact, large = Prior(GNTK(1) + GNTK(3), domain), Prior.features(domain, degree=4)
-    >>> post = large.posterior(lam=0.01).observe(7, 1.5)
+    >>> post = large.start(lam=0.01).observe(7, 1.5)
     >>> bool(post.mean[7] > 1), 0 <= make_algorithm("GNN-TS", prior=large, rng=rng).ask() < 200
     (True, True)
     """
@@ -379,15 +379,6 @@ def standard(self:Prior)->Prior:
     if "_standard" not in vars(self):
         self._standard = self.changed(centre="anchors" if self.form == "rows" else "pool")
     return self._standard
-
-# %% ../nbs/45_priors.ipynb #55c06204
-@patch
-def posterior(
-    self:Prior,
-    lam:float|None=None, # Noise variance; None: scale and noise are found from the rewards
-)->Belief:
-    "A posterior without observations."
-    return FittedPosterior(self.standard) if lam is None else self.start(lam)
 
 # %% ../nbs/45_priors.ipynb #c43c4d65
 @patch(cls_method=True)

@@ -75,7 +75,7 @@ def choose_near(model, policy, n, free):
     A choice counts as measured at its expected value, so means stay and uncertainties shrink:
     no bound rises. The search is over when the last choice beats all bounds that were left out.
     """
-    belief, prior = model.latent, model._fit.prior.standard
+    belief, prior = model.latent, model.prior
     bound = torch.where(free, belief.mean + policy.factor*belief.std, -torch.inf)
     size = min(max(NEAR, 10*n), len(bound) - 1)
     while True:

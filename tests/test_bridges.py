@@ -20,7 +20,7 @@ from gnn_bandits.bridges import (GraphRegressor, as_botorch_model, candidate_num
                                  joint_posterior, read_graphs, whole)
 from gnn_bandits.campaigns import Campaign
 from gnn_bandits.graphs import GraphDomain
-from gnn_bandits.surrogate import Surrogate, candidate_priors
+from gnn_bandits.surrogate import FittedBelief, Surrogate, candidate_priors
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SMILES = ["C", "CC", "CCC", "CCO", "CCN", "c1ccccc1", "CC=O", "CC(=O)O", "CCCl", "CO", "CN", "C=C",
@@ -174,7 +174,7 @@ def posteriors(X):
     K, phi = Prior.gntk(X).standard, Prior.features(X, degree=3, dtype=torch.float64).standard
     arms, values = [4, 9, 4, 17, 22, 11], [0.3, -1.2, 0.5, 0.8, 0.1, 1.5]
     kinds = dict(matrix=K.start(0.05), rows=Prior.gntk(X, form="rows").standard.start(0.05),
-                 features=phi.start(0.05), fitted=K.posterior())
+                 features=phi.start(0.05), fitted=FittedBelief(K))
     for post in kinds.values(): post.observe(arms, values)
     s = Surrogate(candidate_priors(X, depths=(2,), hops=(1,))).learn(arms, values)
     return kinds | dict(surrogate=s, nothing=K.start(0.05))

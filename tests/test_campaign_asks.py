@@ -240,7 +240,7 @@ def test_values_after_the_last_fit_may_be_anything_that_is_accepted(tmp_path, va
         c = Campaign.create(tmp_path/str(near[0]), X).tell(range(55), near)
         c.suggest(2)
         c.tell([60, 61, 60], [value, 0., 1e-30], [noise, None, None])
-        assert c.surrogate()._fit.t == 55 and len(c.ask(3)) == 3
+        assert c.surrogate().fit.t == 55 and len(c.ask(3)) == 3
         assert c.surrogate().latent.mean.isfinite().all()
 
 

@@ -9,6 +9,8 @@ from torch.testing import assert_close
 from gnn_bandits import posterior as c
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.networks import LazyGNN, LazyNN, distinct_squares, squared_gradients
+from gnn_bandits.priors import Prior
+from gnn_bandits.surrogate import FittedBelief, fit_times
 
 def gram(n, seed=0, d=3, scale=2.):
     X = np.random.default_rng(seed).standard_normal((n, d))
@@ -297,13 +299,6 @@ def test_many_arms():
     assert_close(post.std, thin.std, rtol=1e-8, atol=0)
     assert post._H.shape[0] < 300                     # memory follows the distinct arms
 
-class Pool:
-    "The smallest prior"
-    def __init__(self, K): self.K = K
-    def __len__(self): return len(self.K)
-    def block(self, arms): return self.K[arms][:, arms]
-    def start(self, lam): return c.Posterior(self.K, lam)
-
 def beliefs(n=12):
     "One posterior of each kind, with the same pulls"
     rng = np.random.default_rng(20)
@@ -311,7 +306,7 @@ def beliefs(n=12):
     K, (arms, y) = Phi @ Phi.T + 0.1*torch.eye(n, dtype=torch.float64), history(n, 30)
     r = torch.full((n,), 0.1)
     return [p.observe(arms, y) for p in (c.Posterior(K, 0.2), c.FeaturePosterior(Phi, 0.2, r),
-                                         c.FittedPosterior(Pool(K)))]
+                                         FittedBelief(Prior.kernel(K)))]
 
 @pytest.mark.parametrize("i", range(3))
 def test_what_every_posterior_offers(i):
@@ -343,7 +338,7 @@ def test_draws_when_graphs_repeat(copies):
 
 def test_a_fitted_posterior_with_one_reward_or_equal_rewards():
     for arms, y in (([3], [7.]), ([3, 4, 5], [7., 7., 7.]), ([0, 1], [0., 0.])):
-        post = c.FittedPosterior(Pool(gram(9))).observe(arms, y)
+        post = FittedBelief(Prior.kernel(gram(9))).observe(arms, y)
         assert post.mean.isfinite().all() and (post.std > 0).all()
         assert math.isfinite(post.evidence())
         assert abs(float(post.mean[arms[0]]) - y[0]) < 1e-6 + abs(y[0])
@@ -351,7 +346,7 @@ def test_a_fitted_posterior_with_one_reward_or_equal_rewards():
 @pytest.mark.parametrize("unit, level", [(1e-6, 0.), (1e6, -3e7), (-1., 5.)])
 def test_units_of_the_rewards_do_not_matter(unit, level):
     K, (arms, y) = gram(30), history(30, 60)
-    a, b = (c.FittedPosterior(Pool(K)).observe(arms, v) for v in (y, unit*y + level))
+    a, b = (FittedBelief(Prior.kernel(K)).observe(arms, v) for v in (y, unit*y + level))
     assert_close(b.mean, unit*a.mean + level, rtol=1e-5, atol=1e-5*abs(unit))
     assert_close(b.std, abs(unit)*a.std, rtol=1e-5, atol=0)
 
@@ -372,11 +367,11 @@ def test_roots_of_singular_kernels():
 
 def test_a_fitted_posterior_follows_from_its_pulls_alone():
     K, (arms, y) = gram(25), history(25, 70)
-    once, single = (c.FittedPosterior(Pool(K)) for _ in range(2))
+    once, single = (FittedBelief(Prior.kernel(K)) for _ in range(2))
     once.observe(arms, y)
     for k, (a, v) in enumerate(zip(arms, y), 1):
         single.observe(a, v)
-        assert single._fitted == c.fit_times(k)
+        assert single.fit.t == fit_times(k)
     assert torch.equal(once.mean, single.mean) and torch.equal(once.std, single.std)
 
 

@@ -146,7 +146,7 @@ def test_weights_by_evidence_depend_on_values_alone():
     assert torch.equal(once.mean, single.mean) and once.facts == single.facts
     same = make().learn(arms, 1000*y[arms] - 7)
     assert_allclose(same.mean, 1000*once.mean - 7, rtol=1e-7)
-    weights = once._fit.prior.kernel.weights
+    weights = once.fit.prior.kernel.weights
     assert abs(sum(weights) - 1) < 1e-12 and weights[1] + weights[2] > weights[0]
     assert len(once.predict(domain_of(graphs_of([8]*3, seed=700, p=0.3)))) == 3
 

@@ -994,7 +994,7 @@ def diagonal_error(
     graphs, weights, pulls = split_rng(np.random.default_rng([33, seed]), 3)
     X = GraphDomain.erdos_renyi(60, 20, 0.2, 10, graphs)
     prior, arms = Prior.network(X, m, rng=weights), pulls.choice(60, 40)
-    exact, diagonal = prior.posterior(lam), shortcut(prior, lam)
+    exact, diagonal = prior.start(lam), shortcut(prior, lam)
     for post in (exact, diagonal): post.observe(arms, [0.]*40)
     return math.exp(float((diagonal.std/exact.std)[np.unique(arms)].log().mean()))
 

@@ -325,7 +325,7 @@ def learned(post, arms, rewards):
 
 def rows_row(n, T, lam=0.01, whole=True):
     "A posterior from rows of the kernel and, unless the pool is large, from the whole matrix."
-    rows = lambda data: lambda: learned(Prior.gntk(data[0], form="rows").posterior(lam), *data[1:])
+    rows = lambda data: lambda: learned(Prior.gntk(data[0], form="rows").start(lam), *data[1:])
     matrix = lambda data: lambda: learned(Posterior(gntk(data[0]), lam), *data[1:])
     return Row(f"kernel and posterior of {n} arms, {T} observations, N=20",
                lambda: some_pulls(n, T),
@@ -708,7 +708,7 @@ def all_axes()->list[Axis]:
                  lambda n: n, lambda n: stream(n, phi), 1),
             Axis("growth of a posterior by rows, 10 observations, N=20, d=10", G,
                  (1000, 4000, 15_000, 50_000), lambda n: some_pulls(n, 10),
-                 lambda data: learned(Prior.gntk(data[0], form="rows").posterior(0.01), *data[1:]),
+                 lambda data: learned(Prior.gntk(data[0], form="rows").start(0.01), *data[1:]),
                  1),
             Axis("growth of the kernel matrix with nodes, 50 graphs, d=10", "$N$",
                  (5, 20, 60, 150, 400), lambda N: er_graphs(50, N), gntk, 2),
