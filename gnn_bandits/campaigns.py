@@ -1360,19 +1360,22 @@ def simulate(
         found.append(self.sign*played["value"].cummax())
     return pd.DataFrame({"step": np.arange(1, len(arms) + 1), "policy": np.mean(found, 0),
                          "error": np.std(found, 0, ddof=1)/math.sqrt(runs),
-                         "random": self.sign*best_of_random(np.sort(values))})
+                         "random": self.sign*best_of_random(values)})
 
 # %% ../nbs/47_inside_a_campaign.ipynb #5b85b60d
 def best_of_random(
-    ordered:np.ndarray, # (n,) values, ascending
-)->np.ndarray: # (n,) for k = 1, …, n
-    "Expected maximum of k values drawn without replacement."
+    values:np.ndarray, # (n,) values of the pool, the larger the better
+    picks=None, # (m,) numbers of picks, from 1 to n; None: all of them
+)->np.ndarray: # (m,)
+    "Expected largest of so many values drawn without replacement."
     from scipy.special import gammaln
-    n = len(ordered)
-    i, k = np.arange(1, n + 1), np.arange(1, n + 1)[:, None]
-    log_choose = lambda a, b: gammaln(a + 1) - gammaln(b + 1) - gammaln(np.maximum(a - b, 0) + 1)
-    chance = np.where(i >= k, np.exp(log_choose(i - 1, k - 1) - log_choose(n, k)), 0)
-    return chance @ ordered
+    n, ranks = len(values), np.arange(len(values) + 1)
+    k = (ranks[1:] if picks is None else np.asarray(picks))[:, None]
+    if n > 4000: ranks = np.unique(np.r_[ranks[:-2000:n//2000], ranks[-2000:]])
+    below = lambda i: gammaln(i + 1) - gammaln(np.maximum(i - k, 0) + 1)
+    chance = np.where(ranks >= k, np.exp(below(ranks) - below(n)), 0.)
+    total = np.r_[0, np.sort(values).cumsum()][ranks]
+    return np.diff(chance, axis=1) @ (np.diff(total)/np.diff(ranks))
 
 # %% ../nbs/47_inside_a_campaign.ipynb #a0d5b40a
 def is_part(
