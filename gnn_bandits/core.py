@@ -351,8 +351,13 @@ def process_pool(
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     pool = ProcessPoolExecutor(jobs, initializer=prepare_worker, initargs=(os.getpid(),),
                                env=threads)
+    quiet = "ignore::UserWarning:joblib.externals.loky.backend.resource_tracker"
+    before = os.environ.get("PYTHONWARNINGS", "")
     try:
-        with interrupts_blocked(): pool.submit(os.getpid)              # starts all workers
+        with interrupts_blocked():
+            os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (before, quiet)))
+            pool.submit(os.getpid)                    # starts all workers
+            os.environ["PYTHONWARNINGS"] = before
         yield pool, 2*jobs
     except BaseException:
         pool.shutdown(kill_workers=True)

@@ -101,6 +101,7 @@ def why_not(key, found, own):
     if isinstance(found, str): return found
     factor, setting = key
     said = found.get(factor)
+    if factor == "numba" and setting == said: return "what the machine does by itself"
     if factor == "openblas": said = " ".join(said)
     if factor not in ("torch", "openblas", "threads"): return None
     if said.lower() != setting.lower(): return f"not to be had here: {factor} says {said}"
