@@ -349,16 +349,15 @@ def process_pool(
     "Workers on this machine."
     from joblib.externals.loky import ProcessPoolExecutor
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    pool = ProcessPoolExecutor(jobs, initializer=prepare_worker, initargs=(os.getpid(),),
-                               env=threads)
     quiet = "ignore::UserWarning:joblib.externals.loky.backend.resource_tracker"
     before = os.environ.get("PYTHONWARNINGS", "")
-    try:
-        with interrupts_blocked():
-            os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (before, quiet)))
-            pool.submit(os.getpid)                    # starts all workers
-            os.environ["PYTHONWARNINGS"] = before
-        yield pool, 2*jobs
+    with interrupts_blocked():
+        os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (before, quiet)))
+        pool = ProcessPoolExecutor(jobs, initializer=prepare_worker, initargs=(os.getpid(),),
+                                   env=threads)
+        pool.submit(os.getpid)                        # starts all workers
+        os.environ["PYTHONWARNINGS"] = before
+    try: yield pool, 2*jobs
     except BaseException:
         pool.shutdown(kill_workers=True)
         raise
