@@ -350,16 +350,17 @@ def process_pool(
     from joblib.externals.loky import ProcessPoolExecutor
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     quiet = "ignore::UserWarning:joblib.externals.loky.backend.resource_tracker"
-    before = os.environ.get("PYTHONWARNINGS", "")
-    with interrupts_blocked():
-        os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (before, quiet)))
-        pool = ProcessPoolExecutor(jobs, initializer=prepare_worker, initargs=(os.getpid(),),
-                                   env=threads)
-        pool.submit(os.getpid)                        # starts all workers
-        os.environ["PYTHONWARNINGS"] = before
-    try: yield pool, 2*jobs
+    before, pool = os.environ.get("PYTHONWARNINGS", ""), None
+    try:
+        with interrupts_blocked():
+            os.environ["PYTHONWARNINGS"] = ",".join(filter(None, (before, quiet)))
+            pool = ProcessPoolExecutor(jobs, initializer=prepare_worker, initargs=(os.getpid(),),
+                                       env=threads)
+            pool.submit(os.getpid)                    # starts all workers
+            os.environ["PYTHONWARNINGS"] = before
+        yield pool, 2*jobs
     except BaseException:
-        pool.shutdown(kill_workers=True)
+        if pool is not None: pool.shutdown(kill_workers=True)
         raise
     pool.shutdown()
 
