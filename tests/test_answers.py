@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from gnn_bandits import cli
-from gnn_bandits.campaign_cli import visible
+from gnn_bandits.cli import visible
 from gnn_bandits.campaigns import Campaign
 
 ROOT = Path(__file__).parent.parent

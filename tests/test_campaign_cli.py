@@ -20,7 +20,7 @@ from gnn_bandits.intake import numbers, read_candidates, read_cells, read_result
 
 ROOT = Path(__file__).parent.parent
 PROGRAM = "import sys; from gnn_bandits.cli import main; sys.exit(main())"
-NAMES = [n.split()[1] for n in cli.COMMANDS if n.startswith("campaign ")]
+NAMES = [f.__name__ for f in cli.CAMPAIGN]
 CHANGES = {"ask", "tell", "fail", "undo", "drop", "exclude", "include", "add", "policy", "goal"}
 pytestmark = pytest.mark.usefixtures("one_thread")
 

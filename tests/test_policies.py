@@ -5,7 +5,7 @@ import torch
 
 from gnn_bandits import Campaign, GraphDomain, policies
 from gnn_bandits.bandits import ALGORITHMS, Chooser, Model, Options, make_algorithm
-from gnn_bandits.campaign_cli import policy_names
+from gnn_bandits.cli import POLICY
 from gnn_bandits.campaigns import CampaignPolicy
 from gnn_bandits.core import first_best
 from gnn_bandits.paper.studies import CODES, Instance, Player, play
@@ -21,7 +21,7 @@ def pool(): return GraphDomain.erdos_renyi(30, 5, 0.4, 3, np.random.default_rng(
 
 def test_every_door_has_every_policy():
     assert {p for _, p in ALGORITHMS.values()} == {*POLICIES}
-    assert policy_names() == tuple(POLICIES)
+    assert POLICY.names() == tuple(POLICIES)
     for name, p in POLICIES.items():
         assert CampaignPolicy(name).factor == p.beta and p.words and p.rule
     for other, name in ALIASES.items():
@@ -45,7 +45,7 @@ def test_a_new_row_is_known_to_every_door(pool, tmp_path, monkeypatch):
         mean, free = c.surrogate().latent.mean, torch.arange(30) >= 12
         assert c.suggest(1)["arm"].tolist() == [first_best(mean, free)]
         assert "best" in c.report(tmp_path/"r.html").read_text(encoding="utf-8")
-    assert "greedy" in policy_names()
+    assert "greedy" in POLICY.names()
 
 
 @pytest.mark.parametrize("name", ["ucb", "ts", "pe", "random"])
