@@ -83,7 +83,7 @@ def reproduce(
 # %% ../nbs/42_cli.ipynb #26df01b1
 def reproduce_choices():
     "What options of `reproduce` may be."
-    from gnn_bandits.bandits import MODELS
+    from gnn_bandits.paper.algorithms import MODELS
     return dict(model=MODELS)
 
 def reproduce_lists():
@@ -155,9 +155,9 @@ def run(
 # %% ../nbs/42_cli.ipynb #28b8e52a
 def run_choices():
     "What options of `run` may be."
-    from gnn_bandits.bandits import ALGORITHMS, MODELS
+    from gnn_bandits.bandits import ALGORITHMS
     from gnn_bandits.core import NOISES
-    from gnn_bandits.paper.algorithms import PRESETS
+    from gnn_bandits.paper.algorithms import MODELS, PRESETS
     from gnn_bandits.paper.datasets import DATASETS
     return dict(algorithm=ALGORITHMS, model=MODELS, data=DATASETS, noise=NOISES, preset=PRESETS)
 
@@ -379,21 +379,22 @@ def tell_default(
 
 def add_options(parser, argv):
     "Let the parser of `run` take every option of the algorithms by its name."
-    from fastcore.docments import docments
-    from gnn_bandits.bandits import ALGORITHMS, CHOICES, MODELS, PRESETS, Options
-    from gnn_bandits.paper.algorithms import paper_options
+    from gnn_bandits.bandits import ALGORITHMS
+    from gnn_bandits.core import parameter_rows
+    from gnn_bandits.paper.algorithms import CHOICES, MODELS, PRESETS, PaperOptions, paper_options
     model = given_for("model", argv, MODELS, "linearized")
     preset = given_for("preset", argv, PRESETS, "paper")
-    one, about = given_for("algorithm", argv, ALGORITHMS, None), docments(Options)
+    one = given_for("algorithm", argv, ALGORITHMS, None)
+    about = {row[0]: row[3] for row in parameter_rows(PaperOptions)}
     defaults = {a: paper_options(a, model, preset) for a in ([one] if one else ALGORITHMS)}
     group = parser.add_argument_group("options of the algorithm", "with their defaults for "
         f"{one or 'each algorithm'}, model {model}, preset {preset}")
-    for f in dataclasses.fields(Options):
+    for f in dataclasses.fields(PaperOptions):
         read, choices = scalar(f.type), CHOICES.get(f.name)
         default = tell_default({a: getattr(o, f.name) for a, o in defaults.items()})
         group.add_argument(f"--{f.name}", type=read, default=argparse.SUPPRESS, choices=choices,
                            metavar=read.__name__.upper().replace(" ", "_"),
-                           help=describe(about.get(f.name) or "", choices or (), default))
+                           help=describe(about[f.name], choices or (), default))
 
 run.more = add_options
 

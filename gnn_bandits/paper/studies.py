@@ -19,7 +19,7 @@ from fastcore.basics import patch
 from numba import njit
 from scipy.linalg.blas import dger
 
-from ..bandits import shortcut
+from .algorithms import shortcut
 from ..policies import plausible
 from ..priors import LIMITS, Prior
 from ..core import (NEAR, check_choice, check_number, first_best, one_thread,
