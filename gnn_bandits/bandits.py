@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ALGORITHMS', 'Options', 'check_options', 'State', 'Algorithm', 'make_algorithm', 'check_prior', 'History',
-           'as_history', 'step', 'run_bandit', 'run_facts', 'save', 'restore']
+           'as_history', 'step', 'run_bandit', 'save', 'restore']
 
 # %% ../nbs/12_bandits.ipynb #fc774177
 import math, time
@@ -73,7 +73,7 @@ class State:
     loss:float=math.nan # Of the training after the last pull, if there was one
     steps:int=0 # Of that training
 
-# %% ../nbs/12_bandits.ipynb #b4408a16
+# %% ../nbs/12_bandits.ipynb #5e901bd8
 class Algorithm:
     """A policy and a belief, with the memory of one run.
 
@@ -108,8 +108,6 @@ class Algorithm:
     t = property(lambda self: self.state.t, doc="Number of pulls")
     arms = property(lambda self: self._arms[:self.t], doc="Arms pulled, in order")
     rewards = property(lambda self: self._rewards[:self.t], doc="What they paid")
-    loss = property(lambda self: self.state.loss, doc="Of the last training, if there was one")
-    steps = property(lambda self: self.state.steps, doc="Of the last training")
     belief = property(lambda self: self._sound()._belief, doc="What it has learned from the pulls")
     mean = property(lambda self: self.state.mean, doc="(n,) what the arms are believed to pay")
     std = property(lambda self: self.belief.std, doc="(n,) how uncertain that is")
@@ -310,7 +308,7 @@ def step(
     best = (reward, arm) if best is None or reward > best[0] else best
     alg.tell(arm, reward)
     regrets = (env.optimum - float(env.f[a]) for a in (arm, guess, best[1]))
-    return (arm, reward, *regrets, *before, alg.loss, alg.steps), best
+    return (arm, reward, *regrets, *before, alg.state.loss, alg.state.steps), best
 
 # %% ../nbs/12_bandits.ipynb #097a26ea
 def run_bandit(

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['CHOICES', 'MODELS', 'PRACTICE', 'TUNED', 'THEOREM', 'RELEASED', 'RELEASED_SCALE', 'PRESETS', 'PAPER_ALGORITHMS',
-           'COLORS', 'LINES', 'PaperOptions', 'ConstantUncertainty', 'ScaledDiagonal', 'shortcut', 'ShortcutBelief',
-           'ModelKind', 'episodes', 'multiplier', 'slack', 'PaperAlgorithm', 'paper_preset', 'released_preset',
-           'paper_options', 'paper_algorithm', 'regret_bound']
+           'COLORS', 'LINES', 'PaperOptions', 'Shortcut', 'ShortcutBelief', 'ModelKind', 'episodes', 'multiplier',
+           'slack', 'PaperAlgorithm', 'paper_preset', 'released_preset', 'paper_options', 'paper_algorithm',
+           'regret_bound']
 
 # %% ../../nbs/28_algorithms.ipynb #c6fd0ee7
 import math
@@ -67,43 +67,39 @@ class PaperOptions(Options):
             raise ValueError("doubling episodes, the diagonal and a fit other than 'limit' "
                              "need a number as lam")
 
-# %% ../../nbs/28_algorithms.ipynb #95fe4803
-class ConstantUncertainty:
-    "The diagonal approximation at infinite width: it never learns."
-    def __init__(self,
-        variances:Tensor, # (n,) prior variances
-    ): self.std = variances.clamp(min=0).sqrt()
-    def observe(self, arm, reward): return self
-    def reset(self): return self
-
-# %% ../../nbs/28_algorithms.ipynb #d732bf74
+# %% ../../nbs/28_algorithms.ipynb #5e8aa486
 _SQUARES = WeakKeyDictionary() # Priors with networks -> squared gradients of all arms
 
-class ScaledDiagonal(DiagonalPosterior):
-    "The paper's shortcut, in units of the normalised kernel."
+class Shortcut:
+    "The paper's shortcut for the uncertainty of the arms of a prior."
     def __init__(self,
-        prior:Prior, # Of a network
-        lam:float, # Noise variance in units of the normalised kernel
+        prior:Prior, # Any
+        lam:float, # Noise variance, in units of the normalised kernel
         ridge:str="lam", # Reading of the ridge
     ):
-        self.depth = prior.L + 1
-        if prior not in _SQUARES: _SQUARES[prior] = distinct_squares(prior.net, prior.domain)
-        squares, copies = _SQUARES[prior]
-        super().__init__(squares, self.depth*lam, ridge, copies)
-    std = property(lambda self: DiagonalPosterior.std.fget(self)/math.sqrt(self.depth))
+        self.depth, self.diagonal = 1, None
+        if prior.net is not None:
+            if prior not in _SQUARES: _SQUARES[prior] = distinct_squares(prior.net, prior.domain)
+            (squares, copies), self.depth = _SQUARES[prior], prior.L + 1
+            self.diagonal = DiagonalPosterior(squares, self.depth*lam, ridge, copies)
+        elif prior.form == "features":
+            self.diagonal = DiagonalPosterior(prior.held.whole[0].square(), lam, ridge)
+        else: self.limit = prior.diag.clamp(min=0).sqrt()
+    def observe(self, arms, rewards):
+        "Learn from one pull or from a batch; at infinite width there is nothing to learn."
+        if self.diagonal is not None: self.diagonal.observe(arms, rewards)
+        return self
+    def reset(self):
+        "Forget all observations."
+        if self.diagonal is not None: self.diagonal.reset()
+        return self
+    @property
+    def std(self)->Tensor: # (n,)
+        "Uncertainty of all arms."
+        if self.diagonal is None: return self.limit
+        return self.diagonal.std/math.sqrt(self.depth)
 
-# %% ../../nbs/28_algorithms.ipynb #0cb7a9eb
-def shortcut(
-    prior:Prior, # Any
-    lam:float, # Noise variance
-    ridge:str="lam", # Reading of the ridge
-):
-    "The paper's shortcut for the uncertainty of the arms of a prior."
-    if prior.net is not None: return ScaledDiagonal(prior, lam, ridge)
-    if prior.form == "features": return DiagonalPosterior(prior.held.whole[0].square(), lam, ridge)
-    return ConstantUncertainty(prior.diag)
-
-# %% ../../nbs/28_algorithms.ipynb #117e2eb3
+# %% ../../nbs/28_algorithms.ipynb #4988e064
 class ShortcutBelief(Belief):
     "A posterior whose uncertainty is the paper's shortcut."
     def __init__(self,
@@ -111,7 +107,7 @@ class ShortcutBelief(Belief):
         lam:float, # Noise variance
         ridge:str="lam", # Reading of the ridge
     ):
-        self.lam, self.parts = float(lam), (prior.start(lam), shortcut(prior, lam, ridge))
+        self.lam, self.parts = float(lam), (prior.start(lam), Shortcut(prior, lam, ridge))
         self._std = None
     mean = property(lambda self: self.parts[0].mean, doc="(n,) posterior means")
     def __len__(self): return len(self.parts[0])

@@ -32,7 +32,7 @@ from ..infogain import (gain_ceiling, greedy_gain, information_gain, max_informa
                                   mig_bound)
 from ..networks import LazyGNN, LazyNN, forward
 from ..ntk import ntk
-from .algorithms import MODELS, shortcut
+from .algorithms import MODELS, Shortcut
 from .ledger import (HALVES, MARGIN, Comparison, Comparisons, Finding, Panel,
                                       all_judgements, bound_finding, count_in_words, decay_finding,
                                       decide, exact_finding, identity_finding, ledger, paired,
@@ -995,7 +995,7 @@ def diagonal_error(
     graphs, weights, pulls = split_rng(np.random.default_rng([33, seed]), 3)
     X = GraphDomain.erdos_renyi(60, 20, 0.2, 10, graphs)
     prior, arms = Prior.network(X, m, rng=weights), pulls.choice(60, 40)
-    exact, diagonal = prior.posterior(lam), shortcut(prior, lam)
+    exact, diagonal = prior.posterior(lam), Shortcut(prior, lam)
     for post in (exact, diagonal): post.observe(arms, [0.]*40)
     return math.exp(float((diagonal.std/exact.std)[np.unique(arms)].log().mean()))
 
