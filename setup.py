@@ -41,8 +41,6 @@ setup(
     entry_points={
         "console_scripts": cfg["console_scripts"].split(),
         "nbdev": [f"{cfg['lib_path']}={cfg['lib_path']}._modidx:d"],
-        "gnn_bandits.presets": [f"{name}=gnn_bandits.paper.algorithms"
-                                for name in ("paper", "theory", "released")],
     },
     zip_safe=False,
 )

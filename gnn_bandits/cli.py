@@ -166,7 +166,7 @@ class Among:
         return *self.also, *getattr(import_module(f"gnn_bandits.{module}"), table)
 
 # %% ../nbs/42_cli.ipynb #c1a0e50f
-POLICY, MODEL = Among("policies.POLICIES"), Among("bandits.MODELS")
+POLICY, MODEL = Among("policies.POLICIES"), Among("paper.algorithms.MODELS")
 ALGORITHM, PRESET = Among("bandits.ALGORITHMS"), Among("paper.algorithms.PRESETS")
 DATA, NOISE = Among("paper.datasets.DATASETS"), Among("core.NOISES")
 FIGURES = Among("paper.figures.FIGURES", ("all",), several=True)
@@ -978,12 +978,12 @@ def add_options(
     parser:argparse.ArgumentParser, # That of `run`
 ): # What to do before its help is printed
     "Let the parser of `run` take every option of the algorithms by its name."
-    from fastcore.docments import docments
-    from gnn_bandits.bandits import ALGORITHMS, CHOICES, Options
-    from gnn_bandits.paper.algorithms import paper_options
+    from gnn_bandits.bandits import ALGORITHMS
+    from gnn_bandits.core import parameter_rows
+    from gnn_bandits.paper.algorithms import CHOICES, PaperOptions, paper_options
     group = parser.add_argument_group("options of the algorithm")
-    about, added = docments(Options), {}
-    for f in dataclasses.fields(Options):
+    about, added = {row[0]: row[3] for row in parameter_rows(PaperOptions)}, {}
+    for f in dataclasses.fields(PaperOptions):
         read = scalar(f.type)
         added[f.name] = group.add_argument(f"--{f.name}", type=read, choices=CHOICES.get(f.name),
                                            metavar=read.__name__.upper().replace(" ", "_"),
@@ -996,7 +996,7 @@ def add_options(
                              f"preset {preset}")
         for name, option in added.items():
             told = tell_default({a: getattr(o, name) for a, o in defaults.items()})
-            option.help = describe(about.get(name) or "", option.choices or (), told)
+            option.help = describe(about[name], option.choices or (), told)
     return explain
 
 run.more = add_options

@@ -15,6 +15,7 @@ import base64, contextlib, csv, functools, gzip, hashlib, importlib, inspect, io
 import math, os, re, resource, signal, socket, sys, tempfile, threading, time, zipfile
 from collections.abc import Callable, Iterable, Iterator, KeysView, ValuesView
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import is_dataclass
 from importlib.resources import files
 from numbers import Integral, Real
 from pathlib import Path
@@ -598,9 +599,13 @@ def parameter_rows(
         if thing.__init__ is object.__init__: return []
         code = getattr(thing.__init__, "__code__", None)
         if code and not code.co_filename.startswith("<string"): thing = thing.__init__
-    rows, stars = [], set()
+    rows, stars, inherited = [], set(), {}
+    if is_dataclass(thing):
+        for parent in filter(is_dataclass, thing.__mro__[:0:-1]):
+            inherited |= {k: text for k, text in docments(parent).items() if text}
     for name, d in docments(thing, full=True).items():
-        text, default = d.docment or "", d.get("default", inspect.Parameter.empty)
+        text = d.docment or inherited.get(name, "")
+        default = d.get("default", inspect.Parameter.empty)
         if d.get("kind") is inspect.Parameter.VAR_KEYWORD:
             found = re.search(rf"^\s*\*\*{name}\b.*?#\s*(.+)$", inspect.getsource(thing), re.M)
             stars.add(text := text or (found[1] if found else ""))

@@ -9,7 +9,7 @@ __all__ = ['PANEL', 'CHART', 'twin', 'Recording', 'rule_of', 'look', 'frame_time
            'duel', 'typical_seed']
 
 # %% ../nbs/13_watch.ipynb #80c31d73
-import base64, gzip, json, math
+import base64, copy, gzip, json, math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from fastcore.basics import patch
 
-from .bandits import (Algorithm, History, Model, make_algorithm,
-                                 multiplier, plausible, run_bandit)
+from .bandits import Algorithm, History, make_algorithm, run_bandit
 from .core import (check_arms, check_memory, check_number, progress_bar, templates,
                               write_atomically)
 from .graphs import GraphDomain
+from .policies import plausible
 from .rewards import Environment, sample_reward
 
 # %% ../nbs/13_watch.ipynb #aeab93ab
@@ -29,11 +29,7 @@ def twin(
     alg:Algorithm, # Before, during or after a run
 )->Algorithm: # With the same prior, options and random numbers, and no pulls
     "The algorithm as it was before its first pull."
-    model, options = alg.model, alg.options
-    new = Algorithm(alg.name, Model(model.prior, model.kind, options), options,
-                    np.random.default_rng(0))
-    new.key = alg.key
-    return new
+    return copy.copy(alg).begin()
 
 # %% ../nbs/13_watch.ipynb #21f79fc5
 @dataclass(frozen=True)
@@ -61,7 +57,7 @@ def rule_of(
     alg:Algorithm, # Any algorithm
 )->str:
     "How an algorithm chooses, in a sentence or three."
-    first, rule = alg.options.random_pulls, alg.policy.kind.rule
+    first, rule = alg.options.random_pulls, alg.policy.rule
     if first and alg.name != "Random": return f"The first {first} pulls are random. Then {rule}."
     return f"{rule[0].upper()}{rule[1:]}."
 
@@ -70,11 +66,11 @@ def look(
     alg:Algorithm, # At any moment
 )->tuple: # mean, low, high, active, limit
     "What an algorithm believes now, and which arms may still be best."
-    mean, reach = alg.mean, multiplier(alg.model, alg.options)*alg.std
-    if alg.policy.kind.races: able, slack = alg.active, alg.policy.slack
+    mean, reach = alg.mean, alg.beta*alg.std
+    if alg.policy.races: able, slack = alg.active, alg.slack
     else: able, slack = plausible(mean, reach, torch.ones(len(alg), dtype=torch.bool)), 0.
     limit = float((mean - reach)[able].max()) - 2*slack
-    if alg.options.episodes == "doubling": limit = math.nan      # decided at an episode's end
+    if alg.phased: limit = math.nan                   # decided at an episode's end
     return mean.numpy(), (mean - reach).numpy(), (mean + reach).numpy(), able.numpy(), limit
 
 # %% ../nbs/13_watch.ipynb #de486824
@@ -130,7 +126,7 @@ def record(
         again.tell(arms[t - 1], values[t - 1])
     gaps = env.gaps[arms].numpy() if env is not None else getattr(history, "regret", None)
     curve = np.maximum.accumulate(values) if gaps is None else np.cumsum(gaps)
-    still = "are still in the race" if again.policy.kind.races else \
+    still = "are still in the race" if again.policy.races else \
             "could still be the best"
     return Recording(alg.name, np.array(arms), np.array(values), times,
                      *map(np.array, zip(*seen, look(again))), curve,

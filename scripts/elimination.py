@@ -1,5 +1,5 @@
 """Does phased elimination keep the optimum? Writes nbs/results/elimination.csv, which
-nbs/12_bandits.ipynb reads.
+nbs/28_algorithms.ipynb reads.
 
 Usage: python scripts/elimination.py [--runs K] [--out FILE]     (a quarter of an hour on one core
 with the default). The experiment itself is in nbs/37_claims.ipynb.

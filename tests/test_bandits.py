@@ -1,18 +1,20 @@
-"What would bore a reader of nbs/12_bandits.ipynb."
+"What would bore a reader of nbs/12_bandits.ipynb and nbs/28_algorithms.ipynb."
 import json, math
-from dataclasses import asdict
+from dataclasses import asdict, fields
 
 import numpy as np
 import pytest
 import torch
 
 from gnn_bandits import bandits
-from gnn_bandits.bandits import (ALGORITHMS, MODELS, Options, Prior, episodes,
-                                 make_algorithm, options_for, plausible, regret_bound, restore,
+from gnn_bandits.bandits import (ALGORITHMS, Algorithm, Options, Prior, make_algorithm, restore,
                                  run_bandit, save, step)
 from gnn_bandits.core import counter_rng, pack_arrays, unpack_arrays
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.kernels import GNTK, Vector
+from gnn_bandits.paper.algorithms import (MODELS, PaperAlgorithm, PaperOptions, episodes,
+                                          paper_options, regret_bound)
+from gnn_bandits.policies import plausible
 from gnn_bandits.priors import LIMITS
 from gnn_bandits.rewards import Environment, sample_reward
 
@@ -31,7 +33,8 @@ def make(name, model="linearized", **o):
 def test_a_run_has_its_columns_and_repeats_itself(name, model):
     h, again = (run_bandit(make(name, model), env(), 12) for _ in range(2))
     for k, v in h.columns().items():
-        assert v.shape == (12,) and v.dtype == (np.int64 if k in bandits.WHOLE else np.float64)
+        whole = k in ("arms", "active", "steps")
+        assert v.shape == (12,) and v.dtype == (np.int64 if whole else np.float64)
         np.testing.assert_array_equal(v, again.columns()[k])
     gaps = env().gaps.numpy()
     np.testing.assert_allclose(h.regret, gaps[h.arms], atol=1e-15)
@@ -43,14 +46,14 @@ def test_a_run_has_its_columns_and_repeats_itself(name, model):
 
 def test_algorithms_made_from_equal_generators_share_arms_while_exploring_and_the_network():
     a, b = make("GNN-PE"), make("GNN-UCB")
-    assert torch.equal(a.model.prior.K, b.model.prior.K)
+    assert torch.equal(a.prior.K, b.prior.K)
     ha, hb = (run_bandit(x, env(), 4) for x in (a, b))
     np.testing.assert_array_equal(ha.arms, hb.arms)
     np.testing.assert_array_equal(ha.rewards, hb.rewards)
 
 def test_a_shared_prior_changes_nothing():
     own = make("GNN-PE")
-    shared = make("GNN-PE", prior=own.model.prior)
+    shared = make("GNN-PE", prior=own.prior)
     np.testing.assert_array_equal(run_bandit(own, env(), 15).arms,
                                   run_bandit(shared, env(), 15).arms)
 
@@ -82,7 +85,7 @@ def test_within_an_episode_the_arms_do_not_depend_on_the_rewards():
     a, b = make("GNN-PE", "gntk", **theory), make("GNN-PE", "gntk", **theory)
     for alg, e in (a, env(noise_std=0.05)), (b, env(noise_std=0.05)):
         for _ in range(31): alg.tell(arm := alg.ask(), e.pull(arm))
-    assert a.active.equal(b.active) and a.episode == 5 and a.model.arms == []
+    assert a.active.equal(b.active) and a.episode == 5 and a.belief.t == 0
     arms = []
     for alg, shift in (a, 0.), (b, 100.):
         arms.append([])
@@ -111,7 +114,7 @@ def test_greedy_ucb_pulls_the_largest_mean():
         alg.tell(a := alg.ask(), e.pull(a))
 
 def test_random_is_uniform():
-    arms = [int(make("Random", "gntk").policy.pick(counter_rng((5, 6), t, 0))) for t in range(5)]
+    arms = [int(make("Random", "gntk").pick(counter_rng((5, 6), t, 0))) for t in range(5)]
     draws = np.array([counter_rng((5, 6), t, 0).integers(25) for t in range(5000)])
     assert arms == draws[:5].tolist()
     chi2 = ((np.bincount(draws, minlength=25) - 200)**2/200).sum()
@@ -122,8 +125,8 @@ def test_purposes_and_pulls_have_streams_of_their_own():
     assert len(seen) == 100
 
 def test_options_survive_json():
-    o = options_for("GNN-PE", preset="theory", horizon=100)
-    assert Options(**json.loads(json.dumps(asdict(o)))) == o
+    for o in (paper_options("GNN-PE", preset="theory", horizon=100), Options(lam=0.1)):
+        assert type(o)(**json.loads(json.dumps(asdict(o)))) == o
 
 @pytest.mark.parametrize("bad", [dict(lam=0), dict(lam=math.nan), dict(beta=-1), dict(m=0),
                                  dict(L=0), dict(random_pulls=-1), dict(train_every=0), dict(J=0),
@@ -135,7 +138,9 @@ def test_options_survive_json():
                                  dict(lam=None, uncertainty="diagonal"),
                                  dict(lam=None, fit="steps")])
 def test_bad_options_are_refused(bad):
-    with pytest.raises(ValueError): options_for("GNN-PE", **{"preset": "paper", "lam": 0.1} | bad)
+    with pytest.raises(ValueError): paper_options("GNN-PE", **{"lam": 0.1} | bad)
+    if bad.keys() <= {f.name for f in fields(Options)}:
+        with pytest.raises(ValueError): Options(**{"lam": 0.1} | bad)
 
 def test_bad_calls_are_refused_before_anything_happens():
     alg = make("GNN-PE", "gntk")
@@ -146,15 +151,15 @@ def test_bad_calls_are_refused_before_anything_happens():
                  lambda: make("XX"), lambda: make("GNN-PE", "xx"),
                  lambda: make("GNN-PE", nothing=1), lambda: make("GNN-PE", preset="xx"),
                  lambda: make_algorithm("GNN-PE", DOM, rng=0),
-                 lambda: make("NN-PE", prior=make("GNN-PE").model.prior),
-                 lambda: make("GNN-PE", "linearized", prior=make("GNN-PE", "gntk").model.prior),
+                 lambda: make("NN-PE", prior=make("GNN-PE").prior),
+                 lambda: make("GNN-PE", "linearized", prior=make("GNN-PE", "gntk").prior),
                  lambda: alg.tell(25, 0.), lambda: alg.tell(0.5, 0.), lambda: alg.tell(0, math.inf),
                  lambda: alg.tell([0, 1], [1.]), lambda: alg.tell([0, 99], [1., 1.]),
                  lambda: make_algorithm("GNN-PE", rng=gen(3)),
                  lambda: make_algorithm("GNN-PE", DOM, rng=gen(3), prior=3),
                  lambda: make_algorithm("GNN-PE", other, rng=gen(3), prior=Prior.gntk(DOM))):
         with pytest.raises(ValueError): call()
-    assert alg.t == 0 and alg.model.arms == []
+    assert alg.t == alg.belief.t == 0
 
 def test_a_checkpoint_is_refused_by_another_run_and_left_alone(tmp_path):
     alg, e, rows, best = make("GNN-PE"), env(), [], None
@@ -209,7 +214,7 @@ def test_the_theorems_multiplier_shares_the_failure_among_episodes_and_arms():
         alg = make("GNN-PE", model, **given | dict(fit="limit"))
         # 40 pulls are six episodes
         want = factor*3 + 0.05/0.1*math.sqrt(2*math.log(2*25/(0.2/(3*6))))
-        assert math.isclose(alg.policy.beta, want, rel_tol=1e-12)
+        assert math.isclose(alg.beta, want, rel_tol=1e-12)
     assert [episodes(T) for T in (1, 2, 3, 4, 40, 512)] == [1, 2, 2, 3, 6, 10]
 
 def test_what_is_taken_up_again_has_the_same_arms_in_the_race(tmp_path):
@@ -227,7 +232,7 @@ def test_what_is_taken_up_again_has_the_same_arms_in_the_race(tmp_path):
 def test_thompson_draws_have_the_posteriors_spread_for_arms_pulled_often():
     alg = make("GNN-TS", "gntk", lam=0.2)
     for _ in range(9): alg.tell(3, 0.5)
-    draws = torch.stack([alg.model.deviation(counter_rng((1, 2), t, 0)) for t in range(2000)])
+    draws = torch.stack([alg.deviation(counter_rng((1, 2), t, 0)) for t in range(2000)])
     assert abs(float(draws[:, 3].std()/alg.std[3]) - 1) < 5/math.sqrt(2*2000)
 
 def test_units_of_the_widths_and_of_the_ridge():
@@ -282,7 +287,7 @@ def test_a_tell_that_fails_changes_nothing(model, monkeypatch):
         for a, y in ((1, 0.5), (7, -0.2), (1, 0.4)): alg.tell(a, y), clean.tell(a, y)
         for error in (KeyboardInterrupt, RuntimeError):
             with monkeypatch.context() as m:
-                m.setattr(bandits.Model, "train", lambda *_: (_ for _ in ()).throw(error()))
+                m.setattr(bandits.Algorithm, "_race", lambda *_: (_ for _ in ()).throw(error()))
                 with pytest.raises(error): alg.tell([2, 3], [9., 9.])
             assert alg.t == 3 and alg.arms == clean.arms and alg.ask() == clean.ask()
             assert torch.equal(alg.mean, clean.mean) and torch.equal(alg.std, clean.std)
@@ -367,3 +372,35 @@ def test_going_back_and_forth_changes_nothing():
         for a, y in told: alg.tell(a, y), clean.tell(a, y)
         assert torch.equal(alg.mean, clean.mean) and torch.equal(alg.std, clean.std)
         assert torch.equal(alg.active, clean.active) and alg.ask() == clean.ask()
+
+def test_the_paper_is_asked_only_for_what_is_the_papers():
+    "Six options of the library, sixteen more of the paper; equal values play equal runs"
+    own, theirs = ({f.name for f in fields(o)} for o in (Options, PaperOptions))
+    assert own == {"L", "lam", "beta", "random_pulls", "random_repeats", "final_from"} < theirs
+    for name in ALGORITHMS:
+        for o in ({}, dict(lam=0.02, final_from=6)):
+            ours = make_algorithm(name, DOM, rng=gen(3), **o)
+            paper = make_algorithm(name, DOM, rng=gen(3), m=64, **o)
+            assert type(ours) is Algorithm and type(paper) is PaperAlgorithm
+            assert type(ours.options) is Options and repr(ours) == repr(paper)
+            for h, again in zip(*(run_bandit(a, env(), 12).columns().values()
+                                  for a in (ours, paper))):
+                np.testing.assert_array_equal(h, again)
+
+@pytest.mark.parametrize("o", [{}, dict(m=32, episodes="doubling", lam=0.01, random_pulls=0)])
+def test_a_checkpoint_of_an_earlier_version_goes_on(o, tmp_path):
+    "All options of the paper were in it, and the number of the episode"
+    make_it = lambda **more: make_algorithm("GNN-PE", DOM, rng=gen(3), **o | more)
+    alg, e, rows, best, path = make_it(), env(), [], None, tmp_path/"run.npz"
+    for _ in range(9): row, best = step(alg, e, best); rows.append(row)
+    meta, arrays = unpack_arrays(save(alg, e, rows, path))
+    meta["options"] = asdict(PaperOptions(**meta["options"]))
+    meta["episode"] = meta.pop("forgotten").bit_length()
+    old = pack_arrays(meta, **arrays)
+    path.write_bytes(old)
+    h, whole = run_bandit(make_it(), env(), 20, checkpoint=path), run_bandit(make_it(), env(), 20)
+    for k, v in whole.columns().items(): np.testing.assert_array_equal(h.columns()[k], v)
+    path.write_bytes(old)
+    for bad in (dict(beta=1.7), dict(B=2.), dict(L=3)):
+        with pytest.raises(ValueError, match="other options"):
+            run_bandit(make_it(**bad), env(), 20, checkpoint=path)

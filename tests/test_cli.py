@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gnn_bandits.bandits import Options
+from gnn_bandits.paper.algorithms import PaperOptions
 
 ROOT = Path(__file__).parent.parent
 PROGRAM = "import sys; from gnn_bandits.cli import main; sys.exit(main())"
@@ -85,19 +85,19 @@ def helped(*argv, capsys):
 
 def test_run_takes_every_option(capsys):
     out = helped("run", capsys=capsys)
-    assert all(f"--{f.name} " in out for f in fields(Options))
+    assert all(f"--{f.name} " in out for f in fields(PaperOptions))
 
 
 def test_help_tells_the_true_defaults(capsys):
-    from gnn_bandits.bandits import ALGORITHMS, PRESETS
-    from gnn_bandits.paper.algorithms import paper_options
+    from gnn_bandits.bandits import ALGORITHMS
+    from gnn_bandits.paper.algorithms import PRESETS, paper_options
     short = lambda v: f"{v:.4g}" if isinstance(v, float) else str(v)
     for name in ALGORITHMS:
         for preset in PRESETS:
             out = helped("run", "--algorithm", name, f"--preset={preset}", capsys=capsys)
             out = out.split("options of the algorithm:")[1].split("examples:")[0]
             own = paper_options(name, preset=preset)
-            for f in fields(Options):
+            for f in fields(PaperOptions):
                 told = out.split(f"--{f.name} ")[-1].split(" --")[0]
                 assert f"({short(getattr(own, f.name))})" in told, (name, preset, f.name, told)
     out = helped("run", "--model", "gntk", capsys=capsys)
@@ -106,8 +106,9 @@ def test_help_tells_the_true_defaults(capsys):
 
 
 def test_help_lists_the_choices(capsys):
-    from gnn_bandits.bandits import ALGORITHMS, CHOICES, MODELS, PRESETS
+    from gnn_bandits.bandits import ALGORITHMS
     from gnn_bandits.core import NOISES
+    from gnn_bandits.paper.algorithms import CHOICES, MODELS, PRESETS
     from gnn_bandits.paper.figures import FIGURES
     from gnn_bandits.paper.datasets import DATASETS
     out = helped("run", capsys=capsys)

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gnn_bandits.bandits import ALGORITHMS, CHOICES, MODELS, Options
-from gnn_bandits.paper.algorithms import paper_options
+from gnn_bandits.bandits import ALGORITHMS
+from gnn_bandits.paper.algorithms import CHOICES, MODELS, PaperOptions, paper_options
 from gnn_bandits.core import available_bytes
 from gnn_bandits.paper.experiments import (RunSpec, canonical, check_fits, dataset_bytes, run_spec,
                                            spec_fields)
@@ -44,7 +44,7 @@ def test_the_text_is_the_same_in_another_process():
     assert run.stdout.strip() == SPEC.hash, run.stderr
 
 
-@pytest.mark.parametrize("name", [f.name for f in dataclasses.fields(Options)])
+@pytest.mark.parametrize("name", [f.name for f in dataclasses.fields(PaperOptions)])
 def test_every_option_counts(name):
     value = getattr(SPEC.settings, name)
     if name in CHOICES: other = next(c for c in CHOICES[name] if c != value)
@@ -71,7 +71,7 @@ def test_canonical_refuses():
 def test_fields_have_one_name_each():
     own, data = dataclasses.fields(RunSpec), dataclasses.fields(DatasetSpec)
     many = len(own) - 2 + len(data) - 1 + len(dataclasses.fields(RewardOptions))
-    assert len(spec_fields(SPEC)) == many + len(dataclasses.fields(Options)) + 1   # the version
+    assert len(spec_fields(SPEC)) == many + len(dataclasses.fields(PaperOptions)) + 1  # the version
 
 
 # what a run costs

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from gnn_bandits import Campaign, GraphDomain, policies
-from gnn_bandits.bandits import ALGORITHMS, Chooser, Model, Options, make_algorithm
+from gnn_bandits.bandits import ALGORITHMS, make_algorithm
 from gnn_bandits.cli import POLICY
 from gnn_bandits.campaigns import CampaignPolicy
 from gnn_bandits.core import first_best
@@ -34,12 +34,12 @@ def test_a_new_row_is_known_to_every_door(pool, tmp_path, monkeypatch):
     "The arm with the largest mean: one function and one row"
     greedy = Policy(lambda belief, *rest: belief.mean, 0., "greedy", "it pulls the best", "best")
     monkeypatch.setitem(POLICIES, "greedy", greedy)
+    monkeypatch.setitem(ALGORITHMS, "GNN-greedy", ("graph", "greedy"))    # made from the table
     values = np.sin(np.arange(30))
     belief = Prior.gntk(pool).start(0.01).observe(range(12), values[:12])
-    model = Model(Prior.gntk(pool), options=Options(lam=0.01))
-    for a in range(12): model.observe(a, values[a])
-    model.train(None)
-    assert Chooser("greedy", model, model.options).pick(None) == first_best(belief.mean)
+    alg = make_algorithm("GNN-greedy", pool, rng=np.random.default_rng(0), lam=0.01)
+    for a in range(12): alg.tell(a, values[a])
+    assert alg.beta == 0 and alg.ask() == first_best(belief.mean)
     with Campaign.create(tmp_path/"c", pool, policy="greedy", prior=Prior.gntk(pool)) as c:
         c.tell(range(12), values[:12])
         mean, free = c.surrogate().latent.mean, torch.arange(30) >= 12
@@ -93,4 +93,4 @@ def test_names_that_are_none():
     with pytest.raises(ValueError, match="one of"): CampaignPolicy("GNN-UCB")
     assert policies.policy_name("thompson") == "ts"
     assert make_algorithm("GNN-TS", GraphDomain.erdos_renyi(5, 4, 0.4, 3, np.random.default_rng(0)),
-                          rng=np.random.default_rng(0)).policy.kind is POLICIES["ts"]
+                          rng=np.random.default_rng(0)).policy is POLICIES["ts"]

@@ -22,7 +22,7 @@ from scipy import stats
 from torch import Tensor
 from tqdm import tqdm
 
-from ..bandits import MODELS, make_algorithm, run_bandit, shortcut
+from ..bandits import make_algorithm, run_bandit
 from ..confidence import beta, rkhs_sphere, subgaussian
 from ..core import (NOISES, check_choice, check_number, first_best, one_thread,
                               split_rng)
@@ -32,6 +32,7 @@ from ..infogain import (gain_ceiling, greedy_gain, information_gain, max_informa
                                   mig_bound)
 from ..networks import LazyGNN, LazyNN, forward
 from ..ntk import ntk
+from .algorithms import MODELS, Shortcut
 from .ledger import (HALVES, MARGIN, Comparison, Comparisons, Finding, Panel,
                                       all_judgements, bound_finding, count_in_words, decay_finding,
                                       decide, exact_finding, identity_finding, ledger, paired,
@@ -739,10 +740,10 @@ def elimination_row(
     prior = Prior.network(X, s.m, rng=own) if finite else Prior.gntk(X)
     alg = make_algorithm("GNN-PE", X, model, rng=own, prior=prior, preset="theory", B=s.B, m=s.m,
                          sigma=s.sigma, lam=s.lam, delta=s.delta, horizon=s.horizon)
-    alg.policy.beta *= share
+    alg.beta *= share
     R = run_bandit(alg, env, s.horizon).regret.cumsum()
     ends = [2**e - 1 for e in range(1, alg.episode + 1)]
-    return dict(model=model, share=share, seed=seed, beta=alg.policy.beta,
+    return dict(model=model, share=share, seed=seed, beta=alg.beta,
                 survived=int(alg.active[env.best]), left=int(alg.active.sum()),
                 mean_gap=float(env.gaps.mean())) | {f"R{T}": float(R[T - 1]) for T in ends}
 
@@ -766,7 +767,7 @@ def theorem_runs(results, model, share=1.):
     table = result_table(results, "elimination.csv")
     return table[(table["model"] == model) & (table["share"] == share)]
 
-@claim("theory", "keeps-optimum", "App. C, step 3", "12_bandits.ipynb", "elimination.csv",
+@claim("theory", "keeps-optimum", "App. C, step 3", "28_algorithms.ipynb", "elimination.csv",
        control="a tenth of the multiplier")
 def claim_keeps_optimum(results, broken=False):
     "With probability 1-δ the optimal graph survives every elimination."
@@ -816,7 +817,7 @@ def worst_horizon(runs, multiplier):
     "Largest R/(β √(T γ)) over the horizons, for each run."
     return np.max([runs[f"R{T}"]/(multiplier*v) for T, v in scale_of_regret().items()], axis=0)
 
-@claim("theory", "regret-bound", "Section 4.3, theorem", "12_bandits.ipynb", "elimination.csv",
+@claim("theory", "regret-bound", "Section 4.3, theorem", "28_algorithms.ipynb", "elimination.csv",
        control="pulls at random")
 def claim_regret_bound(results, broken=False):
     "The regret of GNN-PE grows like β √(T γ_T) at most, up to logarithms."
@@ -994,7 +995,7 @@ def diagonal_error(
     graphs, weights, pulls = split_rng(np.random.default_rng([33, seed]), 3)
     X = GraphDomain.erdos_renyi(60, 20, 0.2, 10, graphs)
     prior, arms = Prior.network(X, m, rng=weights), pulls.choice(60, 40)
-    exact, diagonal = prior.start(lam), shortcut(prior, lam)
+    exact, diagonal = prior.start(lam), Shortcut(prior, lam)
     for post in (exact, diagonal): post.observe(arms, [0.]*40)
     return math.exp(float((diagonal.std/exact.std)[np.unique(arms)].log().mean()))
 

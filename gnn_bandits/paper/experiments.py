@@ -18,12 +18,11 @@ import numpy as np
 import torch
 from fastcore.basics import patch
 
-from ..bandits import (ALGORITHMS, MODELS, History, Options, Prior, make_algorithm,
-                                 run_bandit)
+from ..bandits import ALGORITHMS, History, Prior, make_algorithm, run_bandit
 from ..core import (NOISES, check_choice, check_memory, check_number, one_thread,
                               pack_arrays, peak_mb, unpack_arrays)
 from ..graphs import GraphDomain
-from .algorithms import paper_options
+from .algorithms import MODELS, PaperOptions, paper_options
 from .datasets import DATASETS, Dataset, DatasetSpec, dataset
 from .datasets import action_set as draw_arms
 from ..rewards import MOST_EVALUATIONS, MOST_GRAPHS, Environment, RewardOptions
@@ -78,7 +77,7 @@ class RunSpec(Item):
     noise_std:float=0.01 # Standard deviation of the noise
     noise:str="normal" # A name in `NOISES`
     replace:bool=False # Draw arms with replacement
-    options:tuple=() # Changes to its options: a dictionary, pairs or `Options`; kept sorted
+    options:tuple=() # Changes to its options: a dictionary, pairs or `PaperOptions`; kept sorted
     def __post_init__(self):
         if isinstance(self.data, str): check_choice("data", self.data, tuple(DATASETS))
         data = DATASETS[self.data] if isinstance(self.data, str) else self.data
@@ -97,7 +96,7 @@ class RunSpec(Item):
         changed = changed_options(self.algorithm, self.model, self.options)
         object.__setattr__(self, "options", changed)
     @property
-    def settings(self)->Options:
+    def settings(self)->PaperOptions:
         "All options, defaults written out."
         return paper_options(self.algorithm, self.model, **dict(self.options))
     folder, datasets = "runs", property(lambda self: (self.data,), doc="What it is played on")
@@ -111,10 +110,11 @@ class RunSpec(Item):
 def changed_options(
     algorithm:str, # A name in `ALGORITHMS`
     model:str, # One of `MODELS`
-    options, # A dictionary, pairs or `Options`
+    options, # A dictionary, pairs or `PaperOptions`
 )->tuple: # Sorted pairs
     "What in `options` differs from the defaults."
-    try: given = dataclasses.asdict(options) if isinstance(options, Options) else dict(options)
+    try:
+        given = dataclasses.asdict(options) if isinstance(options, PaperOptions) else dict(options)
     except (TypeError, ValueError) as e:
         raise ValueError(f"expected options as a dictionary, got {options!r}") from e
     new, old = (canonical(paper_options(algorithm, model, **g)) for g in (given, {}))
@@ -141,7 +141,7 @@ def from_json(cls:RunSpec,
         data = v.pop("data")
         if isinstance(data, dict):
             data = DatasetSpec(**data | {"reward": RewardOptions(**data["reward"])})
-        return cls(data, **v | {"options": Options(**v["options"])})
+        return cls(data, **v | {"options": PaperOptions(**v["options"])})
     except (KeyError, TypeError, AttributeError, ValueError) as e:
         begins = " ".join(str(text).split())[:60]
         raise ValueError(f"not the spec of a run: {begins!r} ({e})") from e

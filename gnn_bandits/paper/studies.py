@@ -19,7 +19,7 @@ from fastcore.basics import patch
 from numba import njit
 from scipy.linalg.blas import dger
 
-from ..bandits import shortcut
+from .algorithms import Shortcut
 from ..policies import plausible
 from ..priors import LIMITS, Prior
 from ..core import (NEAR, check_choice, check_number, first_best, one_thread,
@@ -135,7 +135,7 @@ def spread_of(
     "Where a player's uncertainty comes from."
     if player.uncertainty in ("own", player.inputs): return own, False
     if player.uncertainty == "diagonal":
-        return shortcut(instance.networks[player.inputs], player.lam), True
+        return Shortcut(instance.networks[player.inputs], player.lam), True
     return Columns(instance.K[player.uncertainty], player.lam, instance.T), True
 
 def pick(policy, mean, spread, beta, active, draw):

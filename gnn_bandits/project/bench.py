@@ -496,7 +496,7 @@ def network_row(n=50, T=45, m=256, random=40):
         make(data[0], **more), world(*data), T).regret
     def plain(data):
         alg = make(data[0])
-        first, net = run_bandit(alg, world(*data), random).arms.tolist(), alg.model.prior.net
+        first, net = run_bandit(alg, world(*data), random).arms.tolist(), alg.prior.net
         o = alg.options
         return lambda: straightforward(net, data[0], world(*data), first, T, o.lam, o.beta)
     return Row(f"GNN-PE, {n} arms, {T} pulls, m={m}, trained (time only)", lambda: rewarded(n),
