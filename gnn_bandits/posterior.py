@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['PENDING', 'PIECE', 'RIDGES', 'NOISE_PRIOR', 'SCALE_PRIOR', 'NOISE_FLOOR', 'check_observations', 'merge',
-           'check_weights', 'Belief', 'Posterior', 'note_weights', 'gram_root', 'log_evidence', 'hide',
-           'FeaturePosterior', 'growth', 'RowsPosterior', 'DiagonalPosterior', 'best_scale', 'fit_noise', 'fit_times',
-           'FittedPosterior']
+           'check_weights', 'Pulls', 'Belief', 'Posterior', 'across', 'gram_root', 'log_evidence', 'hide',
+           'WeightSpace', 'FeaturePosterior', 'growth', 'with_private', 'RowsPosterior', 'DiagonalPosterior',
+           'best_scale', 'fit_noise', 'fit_times', 'FittedPosterior']
 
 # %% ../nbs/08_posterior.ipynb #ecad0f6b
 import copy, math
@@ -59,22 +59,120 @@ def check_weights(
     return weights
 
 # %% ../nbs/08_posterior.ipynb #8ab572c7
+class Pulls:
+    "What a posterior was told: pulls and mean reward of each arm, and the scatter around the means."
+    def __init__(self):
+        self.place = {} # arm -> its place in the arrays
+        self.arms = torch.zeros(0, dtype=torch.long) # distinct, by their first pull
+        self.counts = self.means = torch.zeros(0, dtype=torch.float64)
+        self.within = 0. # squared distances of rewards to their arm's mean
+        self.t, self.log_weights = 0, 0. # observations; the logarithms of their weights, added up
+    def of(self,
+        arm:int, # Any arm
+    )->tuple[float, float, float]: # As for `merge`; the squares are not kept apart by arm
+        "Pulls of an arm and their mean."
+        if (i := self.place.get(arm)) is None: return 0, 0., 0.
+        return float(self.counts[i]), float(self.means[i]), 0.
+    def among(self,
+        arms:Tensor, # (k,) any arms
+    )->tuple[Tensor, Tensor, Tensor]: # (j,) where they are in `arms`, their pulls and means
+        "Those of some arms that were pulled."
+        found = [(i, self.place[a]) for i, a in enumerate(arms.tolist()) if a in self.place]
+        at, place = torch.tensor(found, dtype=torch.long).view(-1, 2).T
+        return at, self.counts[place], self.means[place]
+    def add(self,
+        merged:dict[int, tuple[float, float, float]], # From `check_observations`
+    ):
+        "Remember more pulls."
+        new = [a for a in merged if a not in self.place]
+        if new:
+            self.place |= zip(new, range(len(self.place), len(self.place) + len(new)))
+            self.arms = torch.cat([self.arms, torch.tensor(new)])
+            grown = (torch.cat([v, v.new_zeros(len(new))]) for v in (self.counts, self.means))
+            self.counts, self.means = grown
+        for arm, more in merged.items():
+            i, (n, mean, _) = self.place[arm], self.of(arm)
+            self.counts[i], self.means[i], self.within = merge((n, mean, self.within), more)
+    def copy(self)->"Pulls":
+        "An independent record of the same pulls."
+        new = copy.copy(self)
+        new.place, new.counts, new.means = dict(self.place), self.counts.clone(), self.means.clone()
+        return new
+
+# %% ../nbs/08_posterior.ipynb #3a51c0d4
 class Belief:
-    "What every posterior offers: mean, std, observe, draw, fantasy, evidence."
+    "What every posterior offers. One kind of it defines the methods that are declared at the end."
     shift, unit = 0., 1. # Rewards are `shift + unit*z`, where z is what the kernel models
+    together = 2**62 # Distinct arms that one update takes in, at most
+    changing = "_mean", "_var" # Arrays that an update writes into, so that a copy needs its own
+    def __init__(self,
+        lam:float, # Noise variance
+        hidden:float=0., # Private variance that `std` and draws leave out for arms never pulled
+    ):
+        check_number("lam", lam, above=True), check_number("hidden", hidden)
+        self.lam, self.hidden = float(lam), float(hidden)
+        self.reset()
+    def reset(self):
+        "Forget all observations."
+        self.pulls = Pulls()
+        self._clear()
+        return self
     raw_lam = property(lambda self: self.lam,
                        doc="Noise variance in units of the kernel as it was given")
-    def draw(self,
-        rng:np.random.Generator, # Source of randomness
-    )->Tensor: # (n,)
-        "A function drawn from the posterior, at all arms."
-        return self.mean + self.deviation(rng)
-    def fantasy(self,
-        arms, # One arm or several
-    )->"Belief": # Another posterior; this one stays as it is
-        "The posterior after these pulls, if each pays what is expected of it."
-        arms = check_arms(arms, len(self))
-        return self.copy().observe(arms, self.mean[arms])
+    t = property(lambda self: self.pulls.t, doc="Number of observations")
+    arms = property(lambda self: self.pulls.arms, doc="Distinct arms, by their first pull")
+    counts = property(lambda self: self.pulls.counts, doc="Their pulls")
+    rewards = property(lambda self: self.pulls.means, doc="Their mean rewards")
+    within = property(lambda self: self.pulls.within, doc="Scatter around these, squared")
+    mean = property(lambda self: self._mean.clone(), doc="(n,) posterior means")
+    std = property(lambda self: self._variances().sqrt(), doc="(n,) posterior standard deviations")
+    def _variances(self): return self._var.clamp(min=0)
+    def _told(self): return slice(None), self.counts # Of each row that went in: which arm, pulls
+    def __repr__(self):
+        return (f"{type(self).__name__}(arms={len(self)}, lam={self.lam:.4g}, t={self.t}, "
+                f"distinct={len(self.arms)})")
+    def __len__(self): raise NotImplementedError
+    def _clear(self): raise NotImplementedError
+    def _absorb(self, merged): raise NotImplementedError
+    def _prior_draw(self, rng): raise NotImplementedError
+    def _mean_for(self, rewards): raise NotImplementedError
+    def block(self,
+        arms:Tensor, # (q,) arms
+    )->Tensor: # (q, q)
+        "Prior covariances between some arms."
+        raise NotImplementedError
+    def covariances(self,
+        arms, # k arms
+    )->Tensor: # (k, n)
+        "Posterior covariances of some arms with all arms."
+        raise NotImplementedError
+
+# %% ../nbs/08_posterior.ipynb #3a51c0d6
+@patch
+def observe(
+    self:Belief,
+    arms, # An arm, or a list of arms that may repeat
+    rewards, # Its reward, or one for each
+    weights=None, # How many pulls each reward counts for; one when not given
+)->Belief: # Itself
+    "Learn from one pull or from a batch; a batch is taken as a whole or refused as a whole."
+    merged = [*check_observations(arms, rewards, len(self), weights).items()]
+    self.pulls.t += len(plain(arms))
+    if weights is not None: self.pulls.log_weights += sum(map(math.log, plain(weights)))
+    for i in range(0, len(merged), self.together):
+        some = dict(merged[i:i + self.together])
+        self._absorb(some)
+        self.pulls.add(some)
+    return self
+
+# %% ../nbs/08_posterior.ipynb #3a51c0d8
+@patch
+def copy(self:Belief)->Belief:
+    "An independent posterior in the same state; what never changes is shared."
+    new = copy.copy(self)
+    new.pulls = self.pulls.copy()
+    for name in self.changing: setattr(new, name, getattr(self, name).clone())
+    return new
 
 # %% ../nbs/08_posterior.ipynb #9298a5af
 PENDING = 32 # Updates that wait before they are written
@@ -92,34 +190,21 @@ class Posterior(Belief):
     >>> bool((post.std <= before).all()), bool(post.mean[0] > 0 > post.mean[3])
     (True, True)
     """
+    together, changing = 1, ("_mean", "_var", "_H", "_U", "_W")
     def __init__(self,
         K, # (n, n) Gram matrix of all arms; kept, not copied
         lam:float, # Noise variance
     ):
-        check_number("lam", lam, above=True)
         with one_thread(): self.K = check_gram(K)
-        self.lam, self._root = float(lam), None
-        self.reset()
-    def reset(self):
-        "Forget all observations."
+        self._root = None
+        super().__init__(lam)
+    def _clear(self):
         n, new = len(self.K), self.K.new_zeros
-        self.arms = torch.zeros(0, dtype=torch.long)  # distinct arms, by their first pull
-        self.counts, self.rewards = new(0), new(0)    # their pulls and mean rewards
-        self.within = 0.    # squared distances of rewards to their arm's mean
-        self.t, self._log_weights = 0, 0.             # observations; their weights
         self._mean, self._var = new(n), self.K.diagonal().clone()
-        self._H, self._row = new(0, n), {}            # columns of the covariance; arm -> place
-        self._U, self._W, self._waiting = new(PENDING, n), new(PENDING, 0), 0
-        return self
-    mean = property(lambda self: self._mean.clone(), doc="(n,) posterior means")
-    @property
-    def std(self)->Tensor: # (n,)
-        "Posterior standard deviations."
-        with one_thread(): return self._var.clamp(min=0).sqrt()
+        self._H, self._waiting = new(0, n), 0         # columns of the covariance
+        self._U, self._W = new(PENDING, n), new(PENDING, 0)
     def __len__(self): return len(self.K)
-    def __repr__(self):
-        q = len(self.arms)
-        return f"Posterior(arms={len(self)}, lam={self.lam:.4g}, t={self.t}, distinct={q})"
+    def block(self, arms): return self.K[arms][:, arms]
 
 # %% ../nbs/08_posterior.ipynb #958bbad3
 @patch
@@ -128,7 +213,7 @@ def column(
     arm:int, # Any arm
 )->Tensor: # (n,)
     "Posterior covariance of one arm with all arms."
-    q, w, i = len(self.arms), self._waiting, self._row.get(arm)
+    q, w, i = len(self.arms), self._waiting, self.pulls.place.get(arm)
     H, U, W = self._H[:q], self._U[:w], self._W[:w, :q]
     if i is not None: return H[i] - W[:, i] @ U
     x = self.K[arm, self.arms]*self.counts/self.lam
@@ -143,7 +228,8 @@ def covariances(
     arms, # k arms
 )->Tensor: # (k, n)
     "Posterior covariance of some arms with all arms."
-    return torch.stack([self.column(a) for a in check_arms(arms, len(self))])
+    columns = [self.column(a)[None] for a in check_arms(arms, len(self))]
+    return torch.cat([self.K[:0], *columns])
 
 # %% ../nbs/08_posterior.ipynb #62f46ba6
 @patch
@@ -158,81 +244,49 @@ def _reserve(self:Posterior):
 
 # %% ../nbs/08_posterior.ipynb #1e67cd58
 @patch
-def _flush(self:Posterior):
-    "Carry out the waiting updates."
-    q, w = len(self.arms), self._waiting
+def _flush(self:Posterior, q):
+    "Carry out the waiting updates of the first `q` columns."
+    w = self._waiting
     if w: self._H[:q].addmm_(self._W[:w, :q].T, self._U[:w], alpha=-1)
     self._W.zero_(); self._waiting = 0
 
 # %% ../nbs/08_posterior.ipynb #53c0c5de
 @patch
-def _absorb(self:Posterior, arm, k, y, square):
-    "One update: `k` more pulls of `arm` with mean reward `y` and squared distances `square` to it."
-    c, nu = self.column(arm), self.lam/k
-    c[arm].clamp_(min=0)
-    d = float(c[arm]) + nu
-    if arm not in self._row:
-        self._reserve()
-        self._row[arm] = len(self.arms)
-        self.arms = torch.cat([self.arms, torch.tensor([arm])])
-        grown = (torch.cat([v, v.new_zeros(1)]) for v in (self.counts, self.rewards))
-        self.counts, self.rewards = grown
-    i, w, q, u = self._row[arm], self._waiting, len(self.arms), c/math.sqrt(d)
-    n, old = float(self.counts[i]), float(self.rewards[i])
-    self.within = merge((n, old, self.within), (k, y, square))[2]
-    self.counts[i] += k
-    self.rewards[i] += (y - self.rewards[i])*k/self.counts[i]
-    self._mean += c*((y - float(self._mean[arm]))/d)
-    self._U[w], self._W[w, :q] = u, u[self.arms]
-    self._H[i], self._W[:, i] = c*(nu/d), 0.          # its own column is up to date
-    self._var -= u*u
-    late = (self._W[:w + 1, :q]*self._U[:w + 1, self.arms]).sum(0)
-    self._var[self.arms] = self._H[torch.arange(q), self.arms] - late
-    self._waiting += 1
-    if self._waiting == PENDING: self._flush()
-
-# %% ../nbs/08_posterior.ipynb #f5c280b3
-def note_weights(post, arms, weights):
-    "Count the observations of a batch that was checked, and add up the logarithms of weights."
-    post.t += len(plain(arms))
-    if weights is not None: post._log_weights += sum(map(math.log, plain(weights)))
-
-@patch
-def observe(
-    self:Posterior,
-    arms, # An arm, or a list of arms that may repeat
-    rewards, # Its reward, or one for each
-    weights=None, # How many pulls each reward counts for; one when not given
-)->Posterior: # Itself
-    "Learn from one pull or from a batch; a batch is taken as a whole or refused as a whole."
-    merged = check_observations(arms, rewards, len(self), weights)
-    note_weights(self, arms, weights)
+def _absorb(self:Posterior, merged):
+    "One update: some more pulls of one arm."
+    (arm, (k, y, _)), = merged.items()
     with one_thread():
-        for arm, summary in merged.items(): self._absorb(arm, *summary)
-    return self
+        c, nu, arms = self.column(arm), self.lam/k, self.arms
+        c[arm].clamp_(min=0)
+        d, i = float(c[arm]) + nu, self.pulls.place.get(arm, len(arms))
+        if i == len(arms):
+            self._reserve()
+            arms = torch.cat([arms, torch.tensor([arm])])
+        w, q, u = self._waiting, len(arms), c/math.sqrt(d)
+        self._mean += c*((y - float(self._mean[arm]))/d)
+        self._U[w], self._W[w, :q] = u, u[arms]
+        self._H[i], self._W[:, i] = c*(nu/d), 0.      # its own column is up to date
+        self._var -= u*u
+        late = (self._W[:w + 1, :q]*self._U[:w + 1, arms]).sum(0)
+        self._var[arms] = self._H[torch.arange(q), arms] - late
+        self._waiting += 1
+        if self._waiting == PENDING: self._flush(q)
 
 # %% ../nbs/08_posterior.ipynb #94867d46
 @patch
 def covariance(
-    self:Posterior,
+    self:Belief,
     arms=None, # Which arms; all when not given
 )->Tensor: # (k, k), symmetric
     "Joint posterior covariance of some arms."
     arms = range(len(self)) if arms is None else check_arms(arms, len(self))
-    arms = torch.tensor(arms, dtype=torch.long)
-    self._flush()
-    H = self._H[:len(self.arms), arms]
-    C = self.K[arms][:, arms] - H.T @ (self.K[self.arms][:, arms]*(self.counts/self.lam)[:, None])
-    C = (C + C.T)/2
-    seen = [(j, self._row[a]) for j, a in enumerate(arms.tolist()) if a in self._row]
-    for j, i in seen: C[:, j] = C[j] = H[i]
-    C.diagonal().copy_(self._var[arms].clamp(min=0))
-    return C
+    C = self.covariances(arms)[:, arms]
+    return (C + C.T)/2
 
 # %% ../nbs/08_posterior.ipynb #12fb4134
 @patch
 def mean_for(
-    self:Posterior,
+    self:Belief,
     rewards, # (q,) or (q, trials): mean reward of each arm in `self.arms`, in that order
 )->Tensor: # (n,) or (n, trials)
     "The posterior mean had the pulls paid these rewards."
@@ -240,8 +294,20 @@ def mean_for(
     if rewards.ndim not in (1, 2) or len(rewards) != len(self.arms):
         raise ValueError(f"expected one row for each of {len(self.arms)} distinct arms, "
                          f"got {rewards.shape}")
-    weights = (self.counts/self.lam).view(-1, *[1]*(rewards.ndim - 1))
-    x, q, w = weights*rewards, len(self.arms), self._waiting
+    return self._mean_for(rewards[self._told()[0]])
+
+# %% ../nbs/08_posterior.ipynb #3a51c0da
+def across(
+    v:Tensor, # (q,) a number for each row
+    rows:Tensor, # (q,) or (q, trials)
+)->Tensor: # (q,) or (q, 1)
+    "Numbers in a shape that multiplies rows."
+    return v.view(-1, *[1]*(rows.ndim - 1))
+
+# %% ../nbs/08_posterior.ipynb #3a51c0e6
+@patch
+def _mean_for(self:Posterior, rewards):
+    x, q, w = across(self.counts/self.lam, rewards)*rewards, len(self.arms), self._waiting
     return self._H[:q].T @ x - self._U[:w].T @ (self._W[:w, :q] @ x)
 
 # %% ../nbs/08_posterior.ipynb #9e4a2d06
@@ -253,16 +319,6 @@ def worst_ratio(
 )->Tensor: # (trials,)
     "The multiplier that would just have covered all arms of a trial: its largest |f - mean|/std."
     return ((f - self.mean_for(f[self.arms] + noise)).abs()/self.std[:, None]).amax(0)
-
-# %% ../nbs/08_posterior.ipynb #2e9e8b1a
-@patch
-def copy(self:Posterior)->Posterior:
-    "An independent posterior in the same state; the Gram matrix is shared."
-    new = copy.copy(self)
-    for name, v in vars(self).items():
-        if isinstance(v, Tensor) and name not in ("K", "_root"): setattr(new, name, v.clone())
-    new._row = dict(self._row)
-    return new
 
 # %% ../nbs/08_posterior.ipynb #6d5db046
 def gram_root(
@@ -278,42 +334,61 @@ def gram_root(
 # %% ../nbs/08_posterior.ipynb #4e9e8fff
 @patch
 def deviation(
-    self:Posterior,
+    self:Belief,
     rng:np.random.Generator, # Source of randomness
 )->Tensor: # (n,)
     "A draw from the posterior, less its mean."
     with one_thread():
-        if self._root is None: self._root = gram_root(self.K)
-        g = self._root @ torch.from_numpy(check_rng(rng).standard_normal(len(self)))
-        e = torch.from_numpy(rng.standard_normal(len(self.arms)))
-        if not len(self.arms): return g
-        return g - self.mean_for(g[self.arms] + e*(self.lam/self.counts).sqrt())
+        g, (place, counts) = self._prior_draw(check_rng(rng)), self._told()
+        if not self.t: return g
+        e = torch.from_numpy(rng.standard_normal(len(counts)))
+        return g - self._mean_for(g[self.arms[place]] + e*(self.lam/counts).sqrt())
+
+# %% ../nbs/08_posterior.ipynb #3a51c0dc
+@patch
+def draw(
+    self:Belief,
+    rng:np.random.Generator, # Source of randomness
+)->Tensor: # (n,)
+    "A function drawn from the posterior, at all arms."
+    return self.mean + self.deviation(rng)
+
+# %% ../nbs/08_posterior.ipynb #3a51c0de
+@patch
+def _prior_draw(self:Posterior, rng):
+    if self._root is None: self._root = gram_root(self.K)
+    return self._root @ torch.from_numpy(rng.standard_normal(len(self)))
+
+# %% ../nbs/08_posterior.ipynb #3a51c0df
+@patch
+def fantasy(
+    self:Belief,
+    arms, # One arm or several
+)->Belief: # Another posterior; this one stays as it is
+    "The posterior after these pulls, if each pays what is expected of it."
+    arms = check_arms(arms, len(self))
+    return self.copy().observe(arms, self.mean[arms])
 
 # %% ../nbs/08_posterior.ipynb #5508624b
 def log_evidence(
     block:Tensor, # (q, q) prior covariance of the distinct arms
-    counts:Tensor, # (q,) their pulls
-    means:Tensor, # (q,) their mean rewards
-    within:float, # Sum of squared distances of the rewards to their arm's mean
+    pulls:Pulls, # What was observed
     lam:float, # Noise variance
-    t:int|None=None, # Number of rewards; the sum of the counts when not given
-    log_weights:float=0., # Sum of the logarithms of their weights
 )->float: # Nats
     "Log density of all rewards, the function integrated out."
-    if not len(counts): return 0.
+    counts, q = pulls.counts, len(pulls.arms)
     R = torch.linalg.cholesky(block + (lam/counts).diag())
-    z = torch.linalg.solve_triangular(R, means[:, None], upper=False)
-    t, q = float(counts.sum() if t is None else t), len(counts)
+    z = torch.linalg.solve_triangular(R, pulls.means[:, None], upper=False)
     joint = -float(z.square().sum())/2 - float(R.diagonal().log().sum()) - q/2*math.log(2*math.pi)
-    scatter = -(t - q)/2*math.log(2*math.pi*lam) - float(counts.log().sum())/2 - within/(2*lam)
-    return joint + scatter + log_weights/2
+    scatter = (-(pulls.t - q)/2*math.log(2*math.pi*lam) - float(counts.log().sum())/2
+               - pulls.within/(2*lam))
+    return joint + scatter + pulls.log_weights/2
 
 # %% ../nbs/08_posterior.ipynb #c7d23626
 @patch
-def evidence(self:Posterior)->float: # Nats
+def evidence(self:Belief)->float: # Nats
     "Log density of the rewards observed so far, the function integrated out."
-    return log_evidence(self.K[self.arms][:, self.arms], self.counts, self.rewards, self.within,
-                        self.lam, self.t, self._log_weights)
+    return log_evidence(self.block(self.arms), self.pulls, self.lam) if self.t else 0.
 
 # %% ../nbs/08_posterior.ipynb #5b0c1a60
 def hide(
@@ -322,13 +397,28 @@ def hide(
     hidden:float, # What to leave out for the others
 )->Tensor: # `var`
     "Leave a private variance out for arms that were never pulled."
+    if not hidden: return var
     keep = var[seen]
     var.sub_(hidden).clamp_(min=0)
     var[seen] = keep
     return var
 
+# %% ../nbs/08_posterior.ipynb #3a51c0e1
+class WeightSpace(Belief):
+    "A posterior over the weights of explicit features, and a private variance of each arm."
+    def _rows(self, arms): raise NotImplementedError      # (q, F) and (q,), in double precision
+    def _times(self, W): raise NotImplementedError        # all features times a vector or columns
+    def _shared(self): return self._mean, self._var       # of the shared parts of all arms
+    def block(self, arms):
+        P, r = self._rows(arms)
+        return P @ P.T + r.diag()
+    def _pulled(self, mean, var):
+        a = self.arms
+        return with_private(mean[a], var[a].clamp(min=0), self.residual[a], self.counts,
+                            self.rewards, self.lam)
+
 # %% ../nbs/08_posterior.ipynb #429fc000
-class FeaturePosterior(Belief):
+class FeaturePosterior(WeightSpace):
     """Exact posterior from explicit features and a private variance of each arm; no Gram matrix.
 
     >>> import numpy as np
@@ -339,41 +429,32 @@ class FeaturePosterior(Belief):
     >>> post.observe(7, 1.5).t, bool(post.mean[7] > 1)
     (1, True)
     """
+    changing = "Sigma", "_mean", "_var"
     def __init__(self,
         Phi, # (n, F) features; kept, not copied; float32 or float64
         lam:float, # Noise variance
         residual=None, # (n,) k(G, G) - |phi(G)|^2, not negative; zero when not given
         hidden:float=0., # Part of it that `std` and draws leave out for arms never pulled
     ):
-        check_number("lam", lam, above=True)
         Phi = torch.as_tensor(Phi)
         if (Phi.ndim != 2 or not Phi.numel() or not Phi.is_floating_point()
             or not torch.isfinite(Phi).all()):
             raise ValueError("expected (n, F) finite float features, "
                              f"got {Phi.shape} of {Phi.dtype}")
-        n, F = Phi.shape
+        n = len(Phi)
         r = torch.zeros(n) if residual is None else torch.as_tensor(residual)
         if r.shape != (n,) or not (r >= 0).all() or not torch.isfinite(r).all():
             raise ValueError(f"expected a residual of shape ({n},), finite and not negative, "
                              f"got {r}")
-        self.Phi, self.lam, self.residual = Phi, float(lam), r.double()
-        self.hidden = float(hidden)
+        self.Phi, self.residual = Phi, r.double()
         self._prior = torch.cat([p.double().square().sum(1) for p in Phi.split(2**14)])
-        self.reset()
-    def reset(self):
-        "Forget all observations."
-        n, F = self.Phi.shape
-        self.Sigma, self._pulls = torch.eye(F, dtype=torch.float64), {}
-        self._mean, self._var = torch.zeros(n, dtype=torch.float64), self._prior.clone()
-        self.t, self._log_weights = 0, 0.             # observations; their weights
-        return self
-    arms = property(lambda self: torch.tensor(list(self._pulls), dtype=torch.long),
-                    doc="Distinct arms pulled")
+        super().__init__(lam, hidden)
+    def _clear(self):
+        self.Sigma = torch.eye(self.Phi.shape[1], dtype=torch.float64)
+        self._mean, self._var = torch.zeros_like(self._prior), self._prior.clone()
     def __len__(self): return len(self.Phi)
-    def __repr__(self):
-        (n, F), q = self.Phi.shape, len(self._pulls)
-        return (f"FeaturePosterior(arms={n}, features={F}, lam={self.lam:.4g}, t={self.t}, "
-                f"distinct={q})")
+    def _rows(self, arms): return self.Phi[arms].double(), self.residual[arms]
+    def _times(self, W): return (self.Phi @ W.to(self.Phi.dtype)).double()
 
 # %% ../nbs/08_posterior.ipynb #2105002c
 def growth(
@@ -390,135 +471,99 @@ def growth(
 
 # %% ../nbs/08_posterior.ipynb #a1e1934b
 @patch
-def observe(
-    self:FeaturePosterior,
-    arms, # An arm, or a list of arms that may repeat
-    rewards, # Its reward, or one for each
-    weights=None, # How many pulls each reward counts for; one when not given
-)->FeaturePosterior: # Itself
-    "Learn from one pull or from a batch; a batch is taken as a whole or refused as a whole."
-    merged = check_observations(arms, rewards, len(self), weights)
-    if not merged: return self
-    note_weights(self, arms, weights)
-    a, Phi, nothing = torch.tensor(list(merged)), self.Phi, (0, 0., 0.)
-    told = [growth(self._pulls.get(x, nothing), more, float(self.residual[x]), self.lam)
-            for x, more in merged.items()]
+def _learn(self:WeightSpace, merged, P, r, expected):
+    "Take in a batch: its features, private variances and expected shared parts."
+    told = [growth(self.pulls.of(a), more, float(own), self.lam)
+            for (a, more), own in zip(merged.items(), r)]
     noise, target = torch.tensor(told, dtype=torch.float64).T
     with one_thread():
-        S = self.Sigma @ Phi[a].double().T
-        R = torch.linalg.cholesky(Phi[a].double() @ S + noise.diag())
+        S = self.Sigma @ P.T
+        R = torch.linalg.cholesky(P @ S + noise.diag())
         W = torch.linalg.solve_triangular(R, S.T, upper=False)    # rank-q factor of the change
-        z = torch.linalg.solve_triangular(R, (target - self._mean[a])[:, None], upper=False)[:, 0]
+        z = torch.linalg.solve_triangular(R, (target - expected)[:, None], upper=False)[:, 0]
+        self.Sigma.addmm_(W.T, W, alpha=-1)
+    return W, z
+
+# %% ../nbs/08_posterior.ipynb #3a51c0e4
+@patch
+def _absorb(self:FeaturePosterior, merged):
+    "Update the shared parts of all arms."
+    a, Phi = torch.tensor([*merged]), self.Phi
+    W, z = self._learn(merged, *self._rows(a), self._mean[a])
+    with one_thread():
         for rows in torch.arange(len(self)).split(max(1, 2**24//len(a))):
             C = (Phi[rows[0]:rows[-1] + 1] @ W.T.to(Phi.dtype)).double()
             self._mean[rows[0]:rows[-1] + 1] += C @ z
             self._var[rows[0]:rows[-1] + 1] -= C.square().sum(1)
-        self.Sigma.addmm_(W.T, W, alpha=-1)
-    self._pulls |= {x: merge(self._pulls.get(x, nothing), more) for x, more in merged.items()}
-    return self
 
 # %% ../nbs/08_posterior.ipynb #01d01e52
-@patch
-def _moments(self:FeaturePosterior):
-    "Means and variances of all arms, the private parts included."
-    mean, var = self._mean.clone(), self._var.clamp(min=0)
-    if self._pulls:
-        a = torch.tensor(list(self._pulls))
-        n, y, _ = torch.tensor(list(self._pulls.values()), dtype=torch.float64).T
-        rho = self.residual[a]/(self.residual[a] + self.lam/n)
-        mean_a, var_a = (1 - rho)*mean[a] + rho*y, (1 - rho)**2*var[a] + rho*self.lam/n
-    var += self.residual
-    if self.hidden: hide(var, self.arms, self.hidden)
-    if self._pulls: mean[a], var[a] = mean_a, var_a
-    return mean, var
+def with_private(
+    mean:Tensor, # (q,) or (q, trials) means of the shared parts of pulled arms
+    var:Tensor|float, # (q,) their variances
+    r:Tensor, # (q,) private variances
+    n:Tensor, # (q,) pulls
+    y:Tensor, # (q,) or (q, trials) mean rewards
+    lam:float, # Noise variance
+)->tuple[Tensor, Tensor]: # Means and variances of these arms
+    "Put the private parts of pulled arms back."
+    rho = r/(r + lam/n)
+    return (1 - across(rho, y))*mean + across(rho, y)*y, (1 - rho)**2*var + rho*lam/n
 
 # %% ../nbs/08_posterior.ipynb #618b3bca
-FeaturePosterior.mean = property(lambda self: self._moments()[0], doc="(n,) posterior means")
-FeaturePosterior.std = property(lambda self: self._moments()[1].sqrt(),
-                                doc="(n,) posterior standard deviations")
+@patch(as_prop=True)
+def mean(self:WeightSpace)->Tensor: # (n,)
+    "Posterior means."
+    shared = self._shared()
+    mean = shared[0].clone()
+    mean[self.arms] = self._pulled(*shared)[0]
+    return mean
+
+# %% ../nbs/08_posterior.ipynb #3a51c0e8
+@patch
+def _variances(self:WeightSpace):
+    shared = self._shared()
+    var = hide(shared[1].clamp(min=0) + self.residual, self.arms, self.hidden)
+    var[self.arms] = self._pulled(*shared)[1]
+    return var
 
 # %% ../nbs/08_posterior.ipynb #b856b51b
 @patch
-def mean_for(
-    self:FeaturePosterior,
-    rewards, # (q,) mean reward of each arm in `self.arms`, in that order
-)->Tensor: # (n,)
-    "The posterior mean had the pulls paid these rewards."
-    a, y = self.arms, torch.as_tensor(rewards, dtype=torch.float64)
-    if y.shape != a.shape:
-        raise ValueError(f"expected one reward for each of {len(a)} distinct arms, "
-                         f"got {tuple(y.shape)}")
-    n = torch.tensor([k for k, *_ in self._pulls.values()], dtype=torch.float64)
-    r = self.residual[a]
-    w = self.Sigma @ (self.Phi[a].double().T @ (y/(r + self.lam/n)))
-    mean = (self.Phi @ w.to(self.Phi.dtype)).double()
-    rho = r/(r + self.lam/n)
-    mean[a] = (1 - rho)*mean[a] + rho*y
+def _weights_for(self:WeightSpace, y):
+    P, r = self._rows(self.arms)
+    return self.Sigma @ (P.T @ (y/across(r + self.lam/self.counts, y)))
+
+# %% ../nbs/08_posterior.ipynb #3a51c0ea
+@patch
+def _mean_for(self:WeightSpace, rewards):
+    mean, a = self._times(self._weights_for(rewards)), self.arms
+    mean[a], _ = with_private(mean[a], 0., self.residual[a], self.counts, rewards, self.lam)
     return mean
 
 # %% ../nbs/08_posterior.ipynb #9e4a2d04
 @patch
 def covariances(
-    self:FeaturePosterior,
+    self:WeightSpace,
     arms, # k arms
 )->Tensor: # (k, n)
-    "Posterior covariance of some arms with all arms."
+    "Posterior covariances of some arms with all arms."
     arms, keep = check_arms(arms, len(self)), torch.ones(len(self), dtype=torch.float64)
-    for a, (n, *_) in self._pulls.items():
-        keep[a] = 1 - self.residual[a]/(self.residual[a] + self.lam/n)
-    W = (self.Sigma @ self.Phi[arms].double().T).to(self.Phi.dtype)
-    C = (self.Phi @ W).double().T*keep[arms, None]*keep
+    r = self.residual[self.arms]
+    keep[self.arms] = 1 - r/(r + self.lam/self.counts)
+    C = self._times(self.Sigma @ self._rows(arms)[0].T).T*keep[arms, None]*keep
     C[torch.arange(len(arms)), arms] = self.std[arms].square()
     return C
 
 # %% ../nbs/08_posterior.ipynb #b1097456
 @patch
-def deviation(
-    self:FeaturePosterior,
-    rng:np.random.Generator, # Source of randomness
-)->Tensor: # (n,)
-    "A draw from the posterior, less its mean."
-    normal = lambda k: torch.from_numpy(check_rng(rng).standard_normal(k))
-    with one_thread():
-        w, e = normal(self.Phi.shape[1]), normal(len(self))
-        own = self.residual
-        if self.hidden: own = hide(own.clone(), self.arms, self.hidden)
-        g = (self.Phi @ w.to(self.Phi.dtype)).double() + own.sqrt()*e
-        if not self._pulls: return g
-        n = torch.tensor([k for k, *_ in self._pulls.values()], dtype=torch.float64)
-        return g - self.mean_for(g[self.arms] + normal(len(n))*(self.lam/n).sqrt())
-
-# %% ../nbs/08_posterior.ipynb #b336d213
-@patch
-def block(
-    self:FeaturePosterior,
-    arms:Tensor, # (q,) arms
-)->Tensor: # (q, q)
-    "Prior covariance of some arms."
-    P = self.Phi[arms].double()
-    return P @ P.T + self.residual[arms].diag()
-
-# %% ../nbs/08_posterior.ipynb #6bcd794c
-@patch
-def evidence(self:FeaturePosterior)->float: # Nats
-    "Log density of the rewards observed so far, the function integrated out."
-    if not self._pulls: return 0.
-    n, y, squares = torch.tensor(list(self._pulls.values()), dtype=torch.float64).T
-    return log_evidence(self.block(self.arms), n, y, float(squares.sum()), self.lam,
-                        self.t, self._log_weights)
-
-# %% ../nbs/08_posterior.ipynb #cc4e67dd
-@patch
-def copy(self:FeaturePosterior)->FeaturePosterior:
-    "An independent posterior in the same state; the features are shared."
-    new = copy.copy(self)
-    for name in ("Sigma", "_mean", "_var"): setattr(new, name, getattr(self, name).clone())
-    new._pulls = dict(self._pulls)
-    return new
+def _prior_draw(self:WeightSpace, rng):
+    w, e = (torch.from_numpy(rng.standard_normal(k)) for k in (len(self.Sigma), len(self)))
+    own = hide(self.residual.double().clone(), self.arms, self.hidden)
+    return self._times(w) + own.sqrt()*e
 
 # %% ../nbs/08_posterior.ipynb #5b0c1a06
 class RowsPosterior(Belief):
     "Exact Gaussian posterior over all arms from rows of the Gram matrix, computed when needed."
+    together = 256
     def __init__(self,
         rows:Callable, # list of k arms -> (k, n) prior covariances with all arms, a new tensor
         variances, # (n,) prior variances
@@ -527,38 +572,22 @@ class RowsPosterior(Belief):
         private:float=0., # Variance of each arm that it shares with no other, added to the kernel
         hidden:float=0., # Part of it that `std` and draws leave out for arms never pulled
     ):
-        check_number("lam", lam, above=True), check_number("hidden", hidden)
         check_number("private", private, hidden)
         self.variances = torch.as_tensor(variances, dtype=torch.float64) + private
-        self.rows, self.lam, self.prior_draw = rows, float(lam), prior_draw
-        self.private, self.hidden = float(private), float(hidden)
-        self.reset()
-    def reset(self):
-        "Forget all observations."
+        self.rows, self.prior_draw, self.private = rows, prior_draw, float(private)
+        super().__init__(lam, hidden)
+    def _clear(self):
         new = self.variances.new_zeros
         self._mean, self._var = new(len(self.variances)), self.variances.clone()
         self._V, self._at = [], torch.zeros(0, dtype=torch.long)  # pieces of V; arm of each row
-        self._diag, self._z, self._w = new(0), new(0), new(0)     # of R; R^-1 y; weight of a row
-        self.within, self.t, self._log_weights = 0., 0, 0.
-        return self
-    arms = property(lambda self: torch.tensor([*dict.fromkeys(self._at.tolist())],
-                    dtype=torch.long), doc="Distinct arms pulled")
-    mean = property(lambda self: self._mean.clone(), doc="(n,) posterior means")
-    @property
-    def std(self)->Tensor: # (n,)
-        "Posterior standard deviations."
-        with one_thread():
-            var = self._var.clamp(min=0)
-            return hide(var, self._at, self.hidden).sqrt() if self.hidden else var.sqrt()
+        self._diag, self._w = new(0), new(0)                      # of R; weight of each row
     def __len__(self): return len(self.variances)
-    def __repr__(self):
-        return (f"RowsPosterior(arms={len(self)}, lam={self.lam:.4g}, t={self.t}, "
-                f"rows={len(self._at)})")
-    def copy(self)->"RowsPosterior":
-        "An independent posterior in the same state; the rows, which never change, are shared."
-        new = copy.copy(self)
-        new._mean, new._var, new._V = self._mean.clone(), self._var.clone(), list(self._V)
-        return new
+    def _told(self): return [self.pulls.place[a] for a in self._at.tolist()], self._w
+    def _variances(self): return hide(self._var.clamp(min=0), self._at, self.hidden)
+    def block(self, arms):
+        C = torch.cat([self.rows(some.tolist())[:, arms] for some in arms.split(self.together)])
+        C.diagonal().add_(self.private)
+        return C
 
 # %% ../nbs/08_posterior.ipynb #5b0c1a08
 @patch
@@ -578,42 +607,24 @@ def covariances(
 PIECE = 2048 # Rows of V that are kept in one piece, at most
 
 @patch
-def _absorb(self:RowsPosterior, arms, C, w, y):
-    "Add a block of rows: different arms, their posterior covariances, weights and mean rewards."
-    S = (C[:, arms] + C[:, arms].T)/2
-    S.diagonal().clamp_(min=0).add_(self.lam/w)
-    R = torch.linalg.cholesky(S)
-    U = torch.linalg.solve_triangular(R, C, upper=False)
-    z = torch.linalg.solve_triangular(R, (y - self._mean[arms])[:, None], upper=False)[:, 0]
-    self._mean += U.T @ z
-    self._var -= U.square().sum(0)
-    self._at = torch.cat([self._at, torch.tensor(arms)])
-    self._diag, self._z = torch.cat([self._diag, R.diagonal()]), torch.cat([self._z, z])
-    self._w = torch.cat([self._w, w])
-    self._V = [*self._V, U]
+def _absorb(self:RowsPosterior, merged):
+    "Add a block of rows, one for each arm."
+    arms, (w, y, _) = [*merged], torch.tensor([*merged.values()], dtype=torch.float64).T
+    check_memory(f"{len(arms)} more rows of {len(self)} arms", 32.*len(arms)*len(self),
+                 "measure fewer arms, or use Prior.features(domain)")
+    C = self.covariances(arms)                        # its rows have threads of their own
+    with one_thread():
+        S = (C[:, arms] + C[:, arms].T)/2
+        S.diagonal().clamp_(min=0).add_(self.lam/w)
+        R = torch.linalg.cholesky(S)
+        U = torch.linalg.solve_triangular(R, C, upper=False)
+        z = torch.linalg.solve_triangular(R, (y - self._mean[arms])[:, None], upper=False)[:, 0]
+        self._mean += U.T @ z
+        self._var -= U.square().sum(0)
+    self._at, self._w = torch.cat([self._at, torch.tensor(arms)]), torch.cat([self._w, w])
+    self._diag, self._V = torch.cat([self._diag, R.diagonal()]), [*self._V, U]
     while len(self._V) > 1 and len(self._V[-2]) <= len(self._V[-1]) <= PIECE//2:
         self._V = [*self._V[:-2], torch.cat(self._V[-2:])]
-
-# %% ../nbs/08_posterior.ipynb #5b0c1a12
-@patch
-def observe(
-    self:RowsPosterior,
-    arms, # An arm, or a list of arms that may repeat
-    rewards, # Its reward, or one for each
-    weights=None, # How many pulls each reward counts for; one when not given
-)->RowsPosterior: # Itself
-    "Learn from one pull or from a batch; a batch is taken as a whole or refused as a whole."
-    merged = check_observations(arms, rewards, len(self), weights)
-    note_weights(self, arms, weights)
-    w, y, squares = torch.tensor([*merged.values()], dtype=torch.float64).view(-1, 3).T
-    self.within += float(squares.sum())
-    for i in range(0, len(merged), 256):
-        some = [*merged][i:i + 256]
-        check_memory(f"{len(some)} more rows of {len(self)} arms", 32.*len(some)*len(self),
-                     "measure fewer arms, or use Prior.features(domain)")
-        C = self.covariances(some)                    # its rows have threads of their own
-        with one_thread(): self._absorb(some, C, w[i:i + 256], y[i:i + 256])
-    return self
 
 # %% ../nbs/08_posterior.ipynb #5b0c1a14
 @patch
@@ -625,54 +636,22 @@ def _factor(self:RowsPosterior):
 
 # %% ../nbs/08_posterior.ipynb #5b0c1b01
 @patch
-def mean_for(
-    self:RowsPosterior,
-    rewards, # (r,) mean reward of each row, in the order of observation
-)->Tensor: # (n,)
-    "The posterior mean had the pulls paid these rewards."
-    rewards = torch.as_tensor(rewards, dtype=torch.float64)
-    if rewards.shape != self._at.shape:
-        raise ValueError(f"expected one reward for each of {len(self._at)} rows, "
-                         f"got {tuple(rewards.shape)}")
-    z = torch.linalg.solve_triangular(self._factor(), rewards[:, None], upper=False)[:, 0]
+def _mean_for(self:RowsPosterior, rewards):
+    y = rewards[:, None] if rewards.ndim == 1 else rewards
+    z = torch.linalg.solve_triangular(self._factor(), y, upper=False).view(rewards.shape)
     parts = z.split([len(piece) for piece in self._V])
-    return sum((piece.T @ part for piece, part in zip(self._V, parts)), 0*self._mean)
-
-# %% ../nbs/08_posterior.ipynb #5b0c1b21
-@patch
-def covariance(
-    self:RowsPosterior,
-    arms, # k arms
-)->Tensor: # (k, k), symmetric
-    "Joint posterior covariance of some arms."
-    C = self.covariances(arms)[:, plain(arms)]
-    return (C + C.T)/2
-
-# %% ../nbs/08_posterior.ipynb #5b0c1b41
-@patch
-def evidence(self:RowsPosterior)->float: # Nats
-    "Log density of the rewards observed so far, the function integrated out."
-    r, log = len(self._at), math.log(2*math.pi)
-    joint = -float(self._z.square().sum())/2 - float(self._diag.log().sum()) - r/2*log
-    scatter = -(self.t - r)/2*(log + math.log(self.lam)) - self.within/(2*self.lam)
-    return joint + scatter + (self._log_weights - float(self._w.log().sum()))/2
+    return sum((piece.T @ part for piece, part in zip(self._V, parts)),
+               rewards.new_zeros(len(self), *rewards.shape[1:]))
 
 # %% ../nbs/08_posterior.ipynb #5b0c1a16
 @patch
-def deviation(
-    self:RowsPosterior,
-    rng:np.random.Generator, # Source of randomness
-)->Tensor: # (n,)
-    "A draw from the posterior, less its mean."
+def _prior_draw(self:RowsPosterior, rng):
     if self.prior_draw is None:
         raise ValueError("expected a way to draw from the prior; give prior_draw, or use a Prior")
-    with one_thread():
-        g = self.prior_draw(check_rng(rng))
-        if self.private:
-            own = hide(torch.full_like(g, self.private), self._at, self.hidden)
-            g = g + own.sqrt()*torch.from_numpy(rng.standard_normal(len(self)))
-        e = torch.from_numpy(rng.standard_normal(len(self._at)))
-        return g - self.mean_for(g[self._at] + e*(self.lam/self._w).sqrt())
+    g = self.prior_draw(rng)
+    if not self.private: return g
+    own = hide(torch.full_like(g, self.private), self._at, self.hidden)
+    return g + own.sqrt()*torch.from_numpy(rng.standard_normal(len(self)))
 
 # %% ../nbs/08_posterior.ipynb #70f8a7a6
 RIDGES = {"lam": lambda lam, t: (lam, lam), # ridge and factor
