@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['PENDING', 'PIECE', 'RIDGES', 'NOISE_PRIOR', 'SCALE_PRIOR', 'NOISE_FLOOR', 'check_observations', 'merge',
-           'check_weights', 'Pulls', 'Belief', 'Posterior', 'across', 'gram_root', 'log_evidence', 'hide',
-           'WeightSpace', 'FeaturePosterior', 'growth', 'with_private', 'RowsPosterior', 'DiagonalPosterior',
-           'best_scale', 'fit_noise', 'fit_times', 'FittedPosterior']
+           'check_weights', 'Pulls', 'Belief', 'Posterior', 'across', 'gram_root', 'hide', 'WeightSpace',
+           'FeaturePosterior', 'growth', 'with_private', 'RowsPosterior', 'DiagonalPosterior', 'best_scale',
+           'fit_noise', 'fit_times', 'FittedPosterior']
 
 # %% ../nbs/08_posterior.ipynb #ecad0f6b
 import copy, math
@@ -60,7 +60,7 @@ def check_weights(
 
 # %% ../nbs/08_posterior.ipynb #8ab572c7
 class Pulls:
-    "What a posterior was told: pulls and mean reward of each arm, and the scatter around the means."
+    "What a posterior was told: pulls and mean reward of each arm, the scatter around these means."
     def __init__(self):
         self.place = {} # arm -> its place in the arrays
         self.arms = torch.zeros(0, dtype=torch.long) # distinct, by their first pull
@@ -223,11 +223,8 @@ def column(
 
 # %% ../nbs/08_posterior.ipynb #9e4a2d02
 @patch
-def covariances(
-    self:Posterior,
-    arms, # k arms
-)->Tensor: # (k, n)
-    "Posterior covariance of some arms with all arms."
+def covariances(self:Posterior, arms):
+    "Posterior covariances of some arms with all arms."
     columns = [self.column(a)[None] for a in check_arms(arms, len(self))]
     return torch.cat([self.K[:0], *columns])
 
@@ -370,25 +367,17 @@ def fantasy(
     return self.copy().observe(arms, self.mean[arms])
 
 # %% ../nbs/08_posterior.ipynb #5508624b
-def log_evidence(
-    block:Tensor, # (q, q) prior covariance of the distinct arms
-    pulls:Pulls, # What was observed
-    lam:float, # Noise variance
-)->float: # Nats
-    "Log density of all rewards, the function integrated out."
-    counts, q = pulls.counts, len(pulls.arms)
-    R = torch.linalg.cholesky(block + (lam/counts).diag())
-    z = torch.linalg.solve_triangular(R, pulls.means[:, None], upper=False)
-    joint = -float(z.square().sum())/2 - float(R.diagonal().log().sum()) - q/2*math.log(2*math.pi)
-    scatter = (-(pulls.t - q)/2*math.log(2*math.pi*lam) - float(counts.log().sum())/2
-               - pulls.within/(2*lam))
-    return joint + scatter + pulls.log_weights/2
-
-# %% ../nbs/08_posterior.ipynb #c7d23626
 @patch
 def evidence(self:Belief)->float: # Nats
     "Log density of the rewards observed so far, the function integrated out."
-    return log_evidence(self.block(self.arms), self.pulls, self.lam) if self.t else 0.
+    p, lam, q = self.pulls, self.lam, len(self.arms)
+    if not q: return 0.
+    R = torch.linalg.cholesky(self.block(p.arms) + (lam/p.counts).diag())
+    z = torch.linalg.solve_triangular(R, p.means[:, None], upper=False)
+    joint = -float(z.square().sum())/2 - float(R.diagonal().log().sum()) - q/2*math.log(2*math.pi)
+    scatter = (-(p.t - q)/2*math.log(2*math.pi*lam) - float(p.counts.log().sum())/2
+               - p.within/(2*lam))
+    return joint + scatter + p.log_weights/2
 
 # %% ../nbs/08_posterior.ipynb #5b0c1a60
 def hide(
@@ -541,10 +530,7 @@ def _mean_for(self:WeightSpace, rewards):
 
 # %% ../nbs/08_posterior.ipynb #9e4a2d04
 @patch
-def covariances(
-    self:WeightSpace,
-    arms, # k arms
-)->Tensor: # (k, n)
+def covariances(self:WeightSpace, arms):
     "Posterior covariances of some arms with all arms."
     arms, keep = check_arms(arms, len(self)), torch.ones(len(self), dtype=torch.float64)
     r = self.residual[self.arms]
@@ -591,11 +577,8 @@ class RowsPosterior(Belief):
 
 # %% ../nbs/08_posterior.ipynb #5b0c1a08
 @patch
-def covariances(
-    self:RowsPosterior,
-    arms, # k arms
-)->Tensor: # (k, n)
-    "Posterior covariance of some arms with all arms."
+def covariances(self:RowsPosterior, arms):
+    "Posterior covariances of some arms with all arms."
     arms = check_arms(arms, len(self))
     C = self.rows(arms)
     if self.private: C[range(len(arms)), arms] += self.private

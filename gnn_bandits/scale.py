@@ -6,10 +6,10 @@
 __all__ = ['FORMAT', 'SCATTERED', 'missed_share', 'choose_degree', 'AnchorFeatures', 'RandomBlocks', 'SmilesBlocks', 'make_part',
            'save_part', 'read_part', 'Library', 'part_name', 'read_facts', 'alone', 'each', 'featurize_part',
            'featurize', 'Weights', 'weigh', 'score_rows', 'score_pulled', 'top_of', 'below', 'score_chunk',
-           'score_part', 'rank', 'LazyPosterior']
+           'score_part', 'rank', 'LazyPosterior', 'CentredLibrary', 'Stored']
 
 # %% ../nbs/22_scale.ipynb #21050002
-import json, math
+import copy, json, math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +25,7 @@ from .core import (array_hash, check_memory, check_number, check_rng, cluster,
 from .features import GNTKFeatures
 from .gntk import check_domains, gntk, gntk_diag
 from .graphs import GraphDomain
+from .kernels import Matrix
 from .molecules import featurize_like
 from .posterior import WeightSpace, check_observations, growth, hide, with_private
 from .spectrum import multiplicity
@@ -190,6 +191,11 @@ class Library:
                              f"matrices, got {[(tuple(p.shape), p.dtype) for p in parts[:3]]}")
         self.parts, self.facts, self.F = parts, facts or {}, min(widths) - 1
         self.offsets = torch.tensor([0, *np.cumsum([len(p) for p in parts])])
+    def read(self,
+        rows:Tensor, # (k, F + 1) as they are in the files
+    )->Tensor: # (k, F + 1) as they are used
+        "Rows as everybody sees them."
+        return rows
     def __len__(self): return int(self.offsets[-1])
     def __repr__(self):
         size = 4e-9*len(self)*(self.F + 1)
@@ -240,6 +246,23 @@ def open(
         if len(p) != n: raise ValueError(f"{part_name(i)}: expected {n} rows, got {len(p)}")
     return cls(parts, facts)
 
+# %% ../nbs/22_scale.ipynb #3a51c1a6
+@patch
+def save(
+    self:Library,
+    path:str|Path, # A new folder
+)->Library: # The same, from its files
+    "Write all parts and what is known of them."
+    path = Path(path)
+    if path.exists() and any(path.iterdir()):
+        raise ValueError(f"{path.name} is not empty; choose a new folder")
+    for i, part in enumerate(self.parts): save_part(path/part_name(i), part.numpy())
+    hashes = [array_hash(part.numpy()) for part in self.parts]
+    facts = self.facts | dict(format=FORMAT, features=self.F, rows=list(map(len, self.parts)),
+                              hashes=hashes)
+    write_atomically(path/"library.json", json.dumps(facts))
+    return Library.open(path)
+
 # %% ../nbs/22_scale.ipynb #21050019
 @patch
 def rows(
@@ -250,12 +273,13 @@ def rows(
     "Features and private variances of some graphs."
     arms = torch.as_tensor(arms, dtype=torch.long)
     part = torch.searchsorted(self.offsets, arms, right=True) - 1
-    out = torch.empty(len(arms), self.F + 1, dtype=dtype)
+    out = torch.empty(len(arms), self.parts[0].shape[1])
     for i in part.unique().tolist():
         at = part == i
-        out[at] = self.parts[i][arms[at] - self.offsets[i]].to(dtype)
-    return out
+        out[at] = self.parts[i][arms[at] - self.offsets[i]]
+    return self.read(out).to(dtype)
 
+# %% ../nbs/22_scale.ipynb #3a51c1a3
 @patch
 def chunks(
     self:Library,
@@ -265,6 +289,7 @@ def chunks(
     for first, part in zip(self.offsets.tolist(), self.parts):
         for i in range(0, len(part), size): yield first + i, part[i:i + size]
 
+# %% ../nbs/22_scale.ipynb #3a51c1a4
 @patch
 def verify(self:Library)->Library: # Itself
     "Read every part and compare it with the checksum that was taken when it was written."
@@ -326,7 +351,7 @@ def featurize(
     path, first = Path(path), blocks[0]
     check_domains(first)
     same = lambda X: array_hash(X.nodes.numpy(), X.sizes.numpy())
-    kind = dict(degree=features.degree) if hasattr(features, "degree") else \
+    kind = dict(degree=features.degree) if isinstance(features, GNTKFeatures) else \
         dict(anchors=same(features.anchors))
     facts = dict(format=FORMAT, blocks=len(blocks), features=len(features), d=features.d,
                  L=features.L, first=same(first), **kind)
@@ -475,14 +500,15 @@ class LazyPosterior(WeightSpace):
         lam:float, # Noise variance
         lead:int=64, # Directions that are kept in memory
         few:int=16, # Those that every suggestion looks at
-        hidden:float=0., # Private variance that is left out for arms never pulled
+        private:float=0., # Variance of each graph that it shares with no other, on top of its own
+        hidden:float=0., # Part of it that is left out for graphs never pulled
     ):
         check_number("lam", lam, above=True), check_number("few", few, 1, whole=True)
-        check_number("lead", lead, 1, whole=True)
+        check_number("lead", lead, 1, whole=True), check_number("private", private, hidden)
         if not isinstance(library, Library):
             raise ValueError(f"expected a Library, got {type(library).__name__}; "
                              "Library.of(Phi, residual) makes one from features in memory")
-        self.library, n, F = library, len(library), library.F
+        self.library, self.private, n, F = library, float(private), len(library), library.F
         p, q = min(int(lead), F), min(int(few), int(lead), F)
         check_memory(f"{p} directions of {n} graphs", 4.*n*(p + q + 15), "lower lead")
         self._gamma = 2*(F + 2)*2.**-24               # of rounding, relative to norms
@@ -502,22 +528,22 @@ class LazyPosterior(WeightSpace):
     def __len__(self): return len(self.library)
     def _rows(self, arms):
         rows = self.library.rows(arms)
-        return rows[:, :-1], rows[:, -1]
+        return rows[:, :-1], rows[:, -1] + self.private
     def _visible(self, r): return (r - self.hidden).clamp(min=0) if self.hidden else r
     def _times(self, W):
-        work = lambda chunk: chunk[1][:, :-1] @ W.float()
+        work = lambda chunk: self.library.read(chunk[1])[:, :-1] @ W.float()
         return torch.cat([*in_threads(work, self.library.chunks())]).double()
 
 # %% ../nbs/22_scale.ipynb #f955f151
 @patch
 def _read(self:LazyPosterior, chunk):
     "Lead coordinates of some rows, norms of what they leave out, and private variances."
-    first, rows = chunk
+    first, rows = chunk[0], self.library.read(chunk[1])
     at, P = slice(first, first + len(rows)), rows[:, :-1]
     x, norm2 = P @ self._Q.float(), P.double().square().sum(1)
     few, slack = self._few.shape[1], 4*self._gamma*math.sqrt(x.shape[1])
     self._lead[at], self._few[at], self._norm2[at] = x, x[:, :few], norm2
-    self.residual[at] = rows[:, -1]
+    self.residual[at] = rows[:, -1] + self.private
     for i, y in enumerate((x[:, :few], x)):
         rest = norm2*(1 + slack) - y.double().square().sum(1)
         self._tails[at, i] = (rest.clamp(min=0).sqrt()*(1 + 1e-6)).float()
@@ -785,3 +811,71 @@ def deviation(
     f = self._times(w - m) + own
     f[a] = drawn - with_private(P @ m, 0., r, self.counts, y, self.lam)[0]
     return f
+
+# %% ../nbs/22_scale.ipynb #3a51c1b1
+class CentredLibrary(Library):
+    "A library in the standard form; its rows are centred when they are read."
+    def __init__(self,
+        library:Library, # As it was written
+        middle:Tensor, # (F,) mean features
+        scale:float, # What variances are divided by
+    ):
+        super().__init__(library.parts, library.facts)
+        self.F, self.middle, self.scale = library.F + 1, middle.float(), scale
+    def read(self, rows):
+        P = (rows[:, :-1] - self.middle)/math.sqrt(self.scale)
+        return torch.cat([P, P.new_ones(len(P), 1), rows[:, -1:]/self.scale], 1)
+
+# %% ../nbs/22_scale.ipynb #3a51c1b5
+@patch
+def again(
+    self:LazyPosterior,
+    lam:float, # Noise variance
+    private:float=0., # Variance of each graph on top of its own
+    hidden:float=0., # Part of it that is left out for graphs never pulled
+)->LazyPosterior: # Another one, without observations
+    "A posterior over the same library with other variances; what a pass has found is shared."
+    check_number("private", private, hidden)
+    new = copy.copy(self)
+    new.private, new.residual = float(private), self.residual + (private - self.private)
+    WeightSpace.__init__(new, lam, hidden)
+    return new
+
+# %% ../nbs/22_scale.ipynb #3a51c1b8
+@dataclass(frozen=True, eq=False)
+class Stored(Matrix):
+    "The kernel of features in the files of a library."
+    K:Tensor|None=None # Not needed
+    folder:str|Path="" # The library
+    mark:str|None=None # Checksum of its parts, if it has to be a certain one
+    label = "features in files"
+    def __post_init__(self):
+        folder = Path(self.folder).resolve()
+        if not folder.is_dir():
+            raise ValueError(f"the library {folder} is not there; put its folder back, or make it "
+                             "again with featurize")
+        library = Library.open(folder)
+        mark = array_hash(np.array(library.facts["hashes"]))
+        if self.mark not in (None, mark):
+            raise ValueError(f"the library {folder} has changed since the prior was stored; its "
+                             "parts have other checksums")
+        for name, v in dict(folder=str(folder), mark=mark, library=library).items():
+            object.__setattr__(self, name, v)
+    def __len__(self): return len(self.library)
+    def between(self, a, b):
+        A, B = (self.library.rows(x.arms) for x in (a, b))
+        same = torch.from_numpy(a.arms[:, None] == b.arms)
+        return A[:, :-1] @ B[:, :-1].T + same*B[:, -1]
+    def own(self, a):
+        rows = self.library.rows(a.arms)
+        return rows[:, :-1].square().sum(1) + rows[:, -1]
+    def features(self, X, degree=None, most=2048, dtype=torch.float64):
+        if X is self.pool:
+            rows = self.library.rows(range(len(self)))
+            return rows[:, :-1].to(dtype), rows[:, -1]
+        facts = self.library.facts
+        if "degree" not in facts:
+            raise ValueError("the library does not say how to make features of graphs outside the "
+                             "pool; featurize does, with GNTKFeatures")
+        made = GNTKFeatures(facts["d"], facts["L"], facts["degree"])
+        return made(X).to(dtype), made.gap(X)

@@ -53,10 +53,10 @@ def failed_example(
 
 # %% ../../nbs/43_api.ipynb #4205774e
 ROOMS = {"library": ["core", "graphs", "ntk", "gntk", "networks", "spectrum", "features",
-                     "infogain", "posterior", "policies", "relations", "kernels", "priors",
-                     "confidence", "training", "rewards", "bandits", "watch", "molecules",
-                     "surrogate", "journal", "intake",
-                     "campaigns", "reports", "bridges", "scale"],
+                     "infogain", "posterior", "policies", "relations", "kernels",
+                     "molecules", "scale", "priors", "confidence", "training", "rewards",
+                     "bandits", "watch", "surrogate", "journal", "intake",
+                     "campaigns", "reports", "bridges"],
          "paper": ["paper.datasets", "paper.algorithms", "paper.experiments", "paper.store",
                    "paper.sweep", "paper.studies", "paper.population", "paper.figures",
                    "paper.released", "paper.ledger", "paper.claims"],
