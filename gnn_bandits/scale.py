@@ -6,7 +6,7 @@
 __all__ = ['FORMAT', 'SCATTERED', 'missed_share', 'choose_degree', 'AnchorFeatures', 'RandomBlocks', 'SmilesBlocks', 'make_part',
            'save_part', 'read_part', 'Library', 'part_name', 'read_facts', 'alone', 'each', 'featurize_part',
            'featurize', 'Weights', 'weigh', 'score_rows', 'score_pulled', 'top_of', 'below', 'score_chunk',
-           'score_part', 'rank', 'LazyPosterior']
+           'score_part', 'rank', 'LazyPosterior', 'CentredLibrary', 'Stored']
 
 # %% ../nbs/22_scale.ipynb #21050002
 import copy, json, math
@@ -25,9 +25,9 @@ from .core import (array_hash, check_memory, check_number, check_rng, cluster,
 from .features import GNTKFeatures
 from .gntk import check_domains, gntk, gntk_diag
 from .graphs import GraphDomain
+from .kernels import Matrix
 from .molecules import featurize_like
-from .posterior import (Belief, check_observations, growth, log_evidence, merge,
-                                   note_weights)
+from .posterior import WeightSpace, check_observations, growth, hide, with_private
 from .spectrum import multiplicity
 
 # %% ../nbs/22_scale.ipynb #21050006
@@ -191,6 +191,11 @@ class Library:
                              f"matrices, got {[(tuple(p.shape), p.dtype) for p in parts[:3]]}")
         self.parts, self.facts, self.F = parts, facts or {}, min(widths) - 1
         self.offsets = torch.tensor([0, *np.cumsum([len(p) for p in parts])])
+    def read(self,
+        rows:Tensor, # (k, F + 1) as they are in the files
+    )->Tensor: # (k, F + 1) as they are used
+        "Rows as everybody sees them."
+        return rows
     def __len__(self): return int(self.offsets[-1])
     def __repr__(self):
         size = 4e-9*len(self)*(self.F + 1)
@@ -241,6 +246,23 @@ def open(
         if len(p) != n: raise ValueError(f"{part_name(i)}: expected {n} rows, got {len(p)}")
     return cls(parts, facts)
 
+# %% ../nbs/22_scale.ipynb #3a51c1a6
+@patch
+def save(
+    self:Library,
+    path:str|Path, # A new folder
+)->Library: # The same, from its files
+    "Write all parts and what is known of them."
+    path = Path(path)
+    if path.exists() and any(path.iterdir()):
+        raise ValueError(f"{path.name} is not empty; choose a new folder")
+    for i, part in enumerate(self.parts): save_part(path/part_name(i), part.numpy())
+    hashes = [array_hash(part.numpy()) for part in self.parts]
+    facts = self.facts | dict(format=FORMAT, features=self.F, rows=list(map(len, self.parts)),
+                              hashes=hashes)
+    write_atomically(path/"library.json", json.dumps(facts))
+    return Library.open(path)
+
 # %% ../nbs/22_scale.ipynb #21050019
 @patch
 def rows(
@@ -251,12 +273,13 @@ def rows(
     "Features and private variances of some graphs."
     arms = torch.as_tensor(arms, dtype=torch.long)
     part = torch.searchsorted(self.offsets, arms, right=True) - 1
-    out = torch.empty(len(arms), self.F + 1, dtype=dtype)
+    out = torch.empty(len(arms), self.parts[0].shape[1])
     for i in part.unique().tolist():
         at = part == i
-        out[at] = self.parts[i][arms[at] - self.offsets[i]].to(dtype)
-    return out
+        out[at] = self.parts[i][arms[at] - self.offsets[i]]
+    return self.read(out).to(dtype)
 
+# %% ../nbs/22_scale.ipynb #3a51c1a3
 @patch
 def chunks(
     self:Library,
@@ -266,6 +289,7 @@ def chunks(
     for first, part in zip(self.offsets.tolist(), self.parts):
         for i in range(0, len(part), size): yield first + i, part[i:i + size]
 
+# %% ../nbs/22_scale.ipynb #3a51c1a4
 @patch
 def verify(self:Library)->Library: # Itself
     "Read every part and compare it with the checksum that was taken when it was written."
@@ -327,7 +351,7 @@ def featurize(
     path, first = Path(path), blocks[0]
     check_domains(first)
     same = lambda X: array_hash(X.nodes.numpy(), X.sizes.numpy())
-    kind = dict(degree=features.degree) if hasattr(features, "degree") else \
+    kind = dict(degree=features.degree) if isinstance(features, GNTKFeatures) else \
         dict(anchors=same(features.anchors))
     facts = dict(format=FORMAT, blocks=len(blocks), features=len(features), d=features.d,
                  L=features.L, first=same(first), **kind)
@@ -392,8 +416,8 @@ def score_pulled(rows, weights, beta, arms):
     "Upper confidence bounds of graphs that were pulled, whose private part was observed too."
     P, r = rows[:, :-1].double(), rows[:, -1].double()
     _, y, noise = torch.tensor([weights.pulled[a] for a in arms], dtype=torch.float64).T
-    rho, var = r/(r + noise), P.square().sum(1) - (P @ weights.drops.T).square().sum(1)
-    mean, var = (1 - rho)*(P @ weights.mean) + rho*y, (1 - rho)**2*var.clamp(min=0) + rho*noise
+    var = P.square().sum(1) - (P @ weights.drops.T).square().sum(1)
+    mean, var = with_private(P @ weights.mean, var.clamp(min=0), r, torch.ones_like(y), y, noise)
     return mean + beta*var.sqrt()
 
 # %% ../nbs/22_scale.ipynb #21050027
@@ -458,7 +482,7 @@ def rank(
 # %% ../nbs/22_scale.ipynb #2105002a
 SCATTERED = 8 # Reading a number here and there costs about as much as so many in order
 
-class LazyPosterior(Belief):
+class LazyPosterior(WeightSpace):
     """The posterior over a library that touches few features at each step; exact all the same.
 
     >>> import numpy as np
@@ -470,18 +494,21 @@ class LazyPosterior(Belief):
     >>> post.t, len(post.suggest(4))    # two were told, four to test next
     (2, 4)
     """
+    changing = "m", "Sigma", "_mean", "_var", "_stamp", "_top"
     def __init__(self,
         library:Library, # Features and private variances
         lam:float, # Noise variance
         lead:int=64, # Directions that are kept in memory
         few:int=16, # Those that every suggestion looks at
+        private:float=0., # Variance of each graph that it shares with no other, on top of its own
+        hidden:float=0., # Part of it that is left out for graphs never pulled
     ):
         check_number("lam", lam, above=True), check_number("few", few, 1, whole=True)
-        check_number("lead", lead, 1, whole=True)
+        check_number("lead", lead, 1, whole=True), check_number("private", private, hidden)
         if not isinstance(library, Library):
             raise ValueError(f"expected a Library, got {type(library).__name__}; "
                              "Library.of(Phi, residual) makes one from features in memory")
-        self.library, self.lam, n, F = library, float(lam), len(library), library.F
+        self.library, self.private, n, F = library, float(private), len(library), library.F
         p, q = min(int(lead), F), min(int(few), int(lead), F)
         check_memory(f"{p} directions of {n} graphs", 4.*n*(p + q + 15), "lower lead")
         self._gamma = 2*(F + 2)*2.**-24               # of rounding, relative to norms
@@ -497,39 +524,39 @@ class LazyPosterior(Belief):
         if not torch.isfinite(self._norm2.sum() + self.residual.sum()) or self.residual.min() < 0:
             raise ValueError("the features hold NaN or infinity, or a private variance is negative")
         self._widest = math.sqrt(float(self._norm2.max()))
-        self.reset()
-    arms = property(lambda self: torch.tensor(list(self._pulls), dtype=torch.long),
-                    doc="Distinct arms pulled")
+        super().__init__(lam, hidden)
     def __len__(self): return len(self.library)
-    def __repr__(self):
-        return (f"LazyPosterior(arms={len(self)}, features={self.library.F}, lam={self.lam:.4g}, "
-                f"t={self.t}, passes={self.passes})")
+    def _rows(self, arms):
+        rows = self.library.rows(arms)
+        return rows[:, :-1], rows[:, -1] + self.private
+    def _visible(self, r): return (r - self.hidden).clamp(min=0) if self.hidden else r
+    def _times(self, W):
+        work = lambda chunk: self.library.read(chunk[1])[:, :-1] @ W.float()
+        return torch.cat([*in_threads(work, self.library.chunks())]).double()
 
 # %% ../nbs/22_scale.ipynb #f955f151
 @patch
 def _read(self:LazyPosterior, chunk):
     "Lead coordinates of some rows, norms of what they leave out, and private variances."
-    first, rows = chunk
+    first, rows = chunk[0], self.library.read(chunk[1])
     at, P = slice(first, first + len(rows)), rows[:, :-1]
     x, norm2 = P @ self._Q.float(), P.double().square().sum(1)
     few, slack = self._few.shape[1], 4*self._gamma*math.sqrt(x.shape[1])
     self._lead[at], self._few[at], self._norm2[at] = x, x[:, :few], norm2
-    self.residual[at] = rows[:, -1]
+    self.residual[at] = rows[:, -1] + self.private
     for i, y in enumerate((x[:, :few], x)):
         rest = norm2*(1 + slack) - y.double().square().sum(1)
         self._tails[at, i] = (rest.clamp(min=0).sqrt()*(1 + 1e-6)).float()
 
 # %% ../nbs/22_scale.ipynb #ea31f9eb
 @patch
-def reset(self:LazyPosterior):
-    "Forget all observations."
+def _clear(self:LazyPosterior):
     n, F, new = len(self.library), self.library.F, partial(torch.zeros, dtype=torch.float64)
-    self.m, self.Sigma, self._pulls = new(F), torch.eye(F, dtype=torch.float64), {}
+    self.m, self.Sigma = new(F), torch.eye(F, dtype=torch.float64)
     self._mean, self._var = new(n), self._norm2.clone()
     self._drops, self._stamp = new(0, F), torch.zeros(n, dtype=torch.int32)
-    self.t, self._log_weights, self.passes = 0, 0., 0
+    self.passes, self._top = 0, torch.zeros(0)
     self._settle()
-    return self
 
 # %% ../nbs/22_scale.ipynb #9b895da1
 @patch
@@ -537,37 +564,18 @@ def _settle(self:LazyPosterior):
     "Nothing is pending any more."
     F = self.library.F
     self._W = torch.zeros(0, F, dtype=torch.float64)
-    self._z, self._spent, self._beta = self._W.sum(1), 0, None
+    self._z, self._spent, self._bounds = self._W.sum(1), 0, None
     self._seeds = torch.zeros(0, dtype=torch.long)
 
 # %% ../nbs/22_scale.ipynb #2105002f
 @patch
-def observe(
-    self:LazyPosterior,
-    arms, # An arm, or a list of arms that may repeat
-    rewards, # Its reward, or one for each
-    weights=None, # How many pulls each reward counts for; one when not given
-)->LazyPosterior: # Itself
-    "Learn from one pull or from a batch; no feature but those of these arms is read."
-    merged = check_observations(arms, rewards, len(self), weights)
-    if not merged: return self
-    note_weights(self, arms, weights)
-    a, rows = torch.tensor(list(merged)), self.library.rows(list(merged))
-    P, nothing = rows[:, :-1], (0, 0., 0.)
-    told = [growth(self._pulls.get(x, nothing), new, float(r), self.lam)
-            for (x, new), r in zip(merged.items(), rows[:, -1])]
-    noise, target = torch.tensor(told, dtype=torch.float64).T
-    with one_thread():
-        S = P @ self.Sigma
-        R = torch.linalg.cholesky(S @ P.T + noise.diag())
-        solve = lambda b: torch.linalg.solve_triangular(R, b, upper=False)
-        W, z = solve(S), solve((target - P @ self.m)[:, None])[:, 0]
-        self._W, self._z = torch.cat([self._W, W]), torch.cat([self._z, z])
-        self.m += z @ W
-        self.Sigma.addmm_(W.T, W, alpha=-1)
-    self._pulls |= {x: merge(self._pulls.get(x, nothing), new) for x, new in merged.items()}
-    if self._beta is not None: self._top[a] = -math.inf
-    return self
+def _absorb(self:LazyPosterior, merged):
+    "Learn from a batch; no feature but those of its arms is read."
+    P, r = self._rows([*merged])
+    W, z = self._learn(merged, P, r, P @ self.m)
+    self._W, self._z = torch.cat([self._W, W]), torch.cat([self._z, z])
+    self.m += z @ W
+    if self._bounds: self._top[[*merged]] = -math.inf
 
 # %% ../nbs/22_scale.ipynb #21050031
 @patch
@@ -577,16 +585,15 @@ def fold(
     floor:float=-math.inf, # A score that some arm has
 )->LazyPosterior: # Itself
     "Bring all means up to date by one pass over the features, and variances where they may matter."
-    n, v = len(self), self.m.float()
+    n = len(self)
     if len(self._W):
-        def work(chunk): self._mean[chunk[0]:chunk[0] + len(chunk[1])] = chunk[1][:, :-1] @ v
-        for _ in in_threads(work, self.library.chunks()): pass
+        self._mean = self._times(self.m)
         self._drops = torch.cat([self._drops, self._W])
         self.passes += 1
         self._settle()
     late = self._stamp < len(self._drops)
     if beta is not None:
-        may = self._mean + beta*(self._var.clamp(min=0) + self.residual).sqrt()
+        may = self._mean + beta*(self._var.clamp(min=0) + self._visible(self.residual)).sqrt()
         late &= may >= min(floor, float(may.kthvalue(n - n//32).values))
     late = late.nonzero()[:, 0]
     late = late[self._stamp[late].argsort(stable=True)]              # arms of one stamp together
@@ -606,39 +613,37 @@ def _refresh(self:LazyPosterior, arms):
 
 # %% ../nbs/22_scale.ipynb #21050032
 @patch
-def _moments(self:LazyPosterior):
-    "Means and variances of all arms after a pass, the private parts included."
+def _shared(self:LazyPosterior):
     self.fold()
-    mean, r = self._mean.clone(), self.residual.double()
-    var = self._var.clamp(min=0) + r
-    if self._pulls:
-        a = self.arms
-        n, y, _ = torch.tensor(list(self._pulls.values()), dtype=torch.float64).T
-        rho, noise = r[a]/(r[a] + self.lam/n), self.lam/n
-        var[a] = (1 - rho)**2*self._var[a].clamp(min=0) + rho*noise
-        mean[a] = (1 - rho)*mean[a] + rho*y
-    return mean, var
-
-LazyPosterior.mean = property(lambda self: self._moments()[0], doc="(n,) posterior means")
-LazyPosterior.std = property(lambda self: self._moments()[1].sqrt(), doc="(n,) their deviations")
+    return self._mean, self._var
 
 # %% ../nbs/22_scale.ipynb #21050036
 @patch
 def _prepare(self:LazyPosterior, beta):
     "Upper bounds of all scores as of the last pass, wide enough for what rounding may have done."
-    if self._beta == beta: return
+    if self._bounds == (beta, self.hidden): return
     lost = max(0., self.library.F - float(self.Sigma.trace() + self._W.square().sum()))
     self._wrong = 2*self._gamma*math.sqrt(lost) + self._gamma**2*lost
     wide = self._gamma*float((self.m - self._z @ self._W).norm())
     self._top = torch.empty(len(self))
     for first in range(0, len(self), 2**16):
         at = slice(first, first + 2**16)
-        var = (self._var[at] + self._wrong*self._norm2[at]).clamp(min=0) + self.residual[at]
+        var = (self._var[at] + self._wrong*self._norm2[at]).clamp(min=0)
+        var += self._visible(self.residual[at])
         top = self._mean[at] + wide*self._norm2[at].sqrt() + beta*var.sqrt()
         self._top[at] = (top + 1e-6*(1 + top.abs())).float()
-    self._top[self.arms], self._beta = -math.inf, beta
+    self._top[self.arms], self._bounds = -math.inf, (beta, self.hidden)
 
 # %% ../nbs/22_scale.ipynb #21050038
+@patch
+def _score(self:LazyPosterior, mean, var, r, seen, beta):
+    "Bounds of arms from their shared parts and private variances; `seen`: those pulled before."
+    (at, n, y), var, mean = seen, var.clamp(min=0), mean.clone()
+    total = var + self._visible(r)
+    mean[at], total[at] = with_private(mean[at], var[at], r[at], n, y, self.lam)
+    return mean + beta*total.sqrt()
+
+# %% ../nbs/22_scale.ipynb #3a51c1a2
 @patch
 def scores(
     self:LazyPosterior,
@@ -647,17 +652,9 @@ def scores(
 )->Tensor: # (q,) float64
     "Upper confidence bounds of some arms, in double precision."
     arms = torch.as_tensor(arms, dtype=torch.long)
-    rows = self.library.rows(arms)
-    P, r = rows[:, :-1], rows[:, -1]
-    mean, var = P @ self.m, ((P @ self.Sigma)*P).sum(1).clamp(min=0)
-    total = var + r
-    for i, x in enumerate(arms.tolist()) if self._pulls else ():
-        if x not in self._pulls: continue
-        n, y, _ = self._pulls[x]
-        rho = float(r[i]/(r[i] + self.lam/n))
-        mean[i] = (1 - rho)*mean[i] + rho*y
-        total[i] = (1 - rho)**2*var[i] + rho*self.lam/n
-    return mean + beta*total.sqrt()
+    P, r = self._rows(arms)
+    var = ((P @ self.Sigma)*P).sum(1)
+    return self._score(P @ self.m, var, r, self.pulls.among(arms), beta)
 
 # %% ../nbs/22_scale.ipynb #2105003b
 @patch
@@ -692,11 +689,11 @@ def _sharpen(self:LazyPosterior, some, beta):
     "The third bound of some arms, from their features and all that is pending."
     bounds = [torch.zeros(0, dtype=torch.float64)]
     for c in some.split(2**13):
-        rows = self.library.rows(c)
-        drop = (rows[:, :-1] @ self._W.T).square().sum(1)
+        P, r = self._rows(c)
+        drop = (P @ self._W.T).square().sum(1)
         old = self._var[c] + self._wrong*self._norm2[c]
-        var = (old - drop).clamp(min=0) + rows[:, -1]
-        bounds.append(rows[:, :-1] @ self.m + beta*var.sqrt())
+        var = (old - drop).clamp(min=0) + self._visible(r)
+        bounds.append(P @ self.m + beta*var.sqrt())
     bounds = torch.cat(bounds)
     return bounds + 1e-9*(1 + bounds.abs())
 
@@ -705,7 +702,7 @@ def _sharpen(self:LazyPosterior, some, beta):
 def _start(self:LazyPosterior, k, repeats):
     "Arms that are likely to be among the best `k`; all that were pulled, if they count."
     free = self._seeds[self._top[self._seeds] > -math.inf]
-    if len(free) < k: free = self._top.topk(min(k, len(self) - len(self._pulls))).indices
+    if len(free) < k: free = self._top.topk(min(k, len(self) - len(self.arms))).indices
     return torch.cat([self.arms, free]) if repeats else free
 
 @patch
@@ -739,7 +736,7 @@ def near(
     repeats:bool=False, # Whether arms that were pulled count
 )->tuple[Tensor, Tensor, float]: # Arms, best first, their scores, and what no other arm reaches
     "The best `k` arms and perhaps some more, with exact scores."
-    k = min(k, len(self) - (0 if repeats else len(self._pulls)))
+    k = min(k, len(self) - (0 if repeats else len(self.arms)))
     while True:
         with one_thread(): found = self._look(k, beta, repeats)      # small steps
         if isinstance(found, tuple): return found
@@ -762,23 +759,18 @@ def best(
 @patch
 def _choose(self:LazyPosterior, arms, floor, k, beta, chosen, drops):
     "Go on choosing among some arms until there are `k`, or the next one might be another arm."
-    rows = self.library.rows(arms)
-    P, r, place = rows[:, :-1], rows[:, -1], {a: i for i, a in enumerate(arms.tolist())}
-    seen = [(i, self._pulls[a]) for a, i in place.items() if a in self._pulls]
-    rho, own, mean = torch.zeros(len(arms), dtype=torch.float64), r.clone(), P @ self.m
-    for i, (n, y, _) in seen:
-        rho[i] = r[i]/(r[i] + self.lam/n)
-        own[i], mean[i] = rho[i]*self.lam/n, (1 - rho[i])*mean[i] + rho[i]*y
+    (P, r), place = self._rows(arms), {a: i for i, a in enumerate(arms.tolist())}
+    mean, seen = P @ self.m, self.pulls.among(arms)
     var = ((P @ self.Sigma)*P).sum(1) - (P @ drops.T).square().sum(1)
     left = torch.ones(len(arms), dtype=torch.bool)
     left[[place[a] for a in chosen if a in place]] = False
     while len(chosen) < k and left.any():
-        score = mean + beta*((1 - rho)**2*var.clamp(min=0) + own).sqrt()
+        score = self._score(mean, var, r, seen, beta)
         score[~left] = -math.inf
         (best,), (value,) = top_of(arms, score, 1)
         if value < floor: break
-        i, old = place[int(best)], self._pulls.get(int(best), (0, 0., 0.))
-        noise, _ = growth(old, (1, 0., 0.), float(r[i]), self.lam)
+        i = place[int(best)]
+        noise, _ = growth(self.pulls.of(int(best)), (1, 0., 0.), float(r[i]), self.lam)
         w = (P[i] @ self.Sigma - (drops @ P[i]) @ drops)/math.sqrt(max(0., float(var[i])) + noise)
         var, left[i], chosen = var - (P @ w).square(), False, [*chosen, int(best)]
         drops = torch.cat([drops, w[None]])
@@ -793,7 +785,7 @@ def suggest(
 )->list[int]: # Fewer than k only if there are no more
     "Arms to pull next; each is chosen as if those before it had paid what is expected of them."
     check_number("k", k, 1, whole=True), check_number("beta", beta)
-    there = len(self) - (0 if repeats else len(self._pulls))
+    there = len(self) - (0 if repeats else len(self.arms))
     chosen, drops, most = [], torch.zeros(0, self.library.F, dtype=torch.float64), 4*k - 3
     while len(chosen) < min(k, there):
         arms, _, floor = self.near(most, beta, repeats)
@@ -801,25 +793,6 @@ def suggest(
         with one_thread(): chosen, drops = self._choose(arms, floor, k, beta, chosen, drops)
         most = 4*max(most, len(arms))
     return chosen
-
-# %% ../nbs/22_scale.ipynb #2105004b
-@patch
-def copy(self:LazyPosterior)->LazyPosterior:
-    "An independent posterior in the same state; the library is shared."
-    new = copy.copy(self)
-    for name in ("m", "Sigma", "_mean", "_var", "_stamp"):
-        setattr(new, name, getattr(self, name).clone())
-    new._pulls, new._beta = dict(self._pulls), None
-    return new
-
-@patch
-def evidence(self:LazyPosterior)->float: # Nats
-    "Log density of the rewards observed so far, the function integrated out."
-    if not self._pulls: return 0.
-    n, y, squares = torch.tensor(list(self._pulls.values()), dtype=torch.float64).T
-    rows = self.library.rows(self.arms)
-    block = rows[:, :-1] @ rows[:, :-1].T + rows[:, -1].diag()
-    return log_evidence(block, n, y, float(squares.sum()), self.lam, self.t, self._log_weights)
 
 # %% ../nbs/22_scale.ipynb #2105004c
 @patch
@@ -829,18 +802,80 @@ def deviation(
 )->Tensor: # (n,)
     "A draw from the posterior, less its mean; one pass over all features."
     normal = lambda k: torch.from_numpy(check_rng(rng).standard_normal(k))
+    (P, r), a, noise = self._rows(self.arms), self.arms, self.lam/self.counts
     w, e = normal(self.library.F), normal(len(self))
-    own = self.residual.double().sqrt()*e
-    if self._pulls:
-        a, rows = self.arms, self.library.rows(self.arms)
-        P, r = rows[:, :-1], rows[:, -1]
-        noise = self.lam/torch.tensor([k for k, *_ in self._pulls.values()], dtype=torch.float64)
-        drawn = P @ w + own[a]
-        y, rho = drawn + normal(len(a))*noise.sqrt(), r/(r + noise)
-        m = self.Sigma @ (P.T @ (y/(r + noise)))
-        seen = drawn - (1 - rho)*(P @ m) - rho*y
-        w = w - m
-    f = torch.cat([*in_threads(lambda c: c[1][:, :-1] @ w.float(), self.library.chunks())])
-    f = f.double() + own
-    if self._pulls: f[a] = seen
+    own = hide(self.residual.double(), a, self.hidden).sqrt()*e
+    drawn = P @ w + own[a]
+    y = drawn + normal(len(a))*noise.sqrt()
+    m = self._weights_for(y)
+    f = self._times(w - m) + own
+    f[a] = drawn - with_private(P @ m, 0., r, self.counts, y, self.lam)[0]
     return f
+
+# %% ../nbs/22_scale.ipynb #3a51c1b1
+class CentredLibrary(Library):
+    "A library in the standard form; its rows are centred when they are read."
+    def __init__(self,
+        library:Library, # As it was written
+        middle:Tensor, # (F,) mean features
+        scale:float, # What variances are divided by
+    ):
+        super().__init__(library.parts, library.facts)
+        self.F, self.middle, self.scale = library.F + 1, middle.float(), scale
+    def read(self, rows):
+        P = (rows[:, :-1] - self.middle)/math.sqrt(self.scale)
+        return torch.cat([P, P.new_ones(len(P), 1), rows[:, -1:]/self.scale], 1)
+
+# %% ../nbs/22_scale.ipynb #3a51c1b5
+@patch
+def again(
+    self:LazyPosterior,
+    lam:float, # Noise variance
+    private:float=0., # Variance of each graph on top of its own
+    hidden:float=0., # Part of it that is left out for graphs never pulled
+)->LazyPosterior: # Another one, without observations
+    "A posterior over the same library with other variances; what a pass has found is shared."
+    check_number("private", private, hidden)
+    new = copy.copy(self)
+    new.private, new.residual = float(private), self.residual + (private - self.private)
+    WeightSpace.__init__(new, lam, hidden)
+    return new
+
+# %% ../nbs/22_scale.ipynb #3a51c1b8
+@dataclass(frozen=True, eq=False)
+class Stored(Matrix):
+    "The kernel of features in the files of a library."
+    K:Tensor|None=None # Not needed
+    folder:str|Path="" # The library
+    mark:str|None=None # Checksum of its parts, if it has to be a certain one
+    label = "features in files"
+    def __post_init__(self):
+        folder = Path(self.folder).resolve()
+        if not folder.is_dir():
+            raise ValueError(f"the library {folder} is not there; put its folder back, or make it "
+                             "again with featurize")
+        library = Library.open(folder)
+        mark = array_hash(np.array(library.facts["hashes"]))
+        if self.mark not in (None, mark):
+            raise ValueError(f"the library {folder} has changed since the prior was stored; its "
+                             "parts have other checksums")
+        for name, v in dict(folder=str(folder), mark=mark, library=library).items():
+            object.__setattr__(self, name, v)
+    def __len__(self): return len(self.library)
+    def between(self, a, b):
+        A, B = (self.library.rows(x.arms) for x in (a, b))
+        same = torch.from_numpy(a.arms[:, None] == b.arms)
+        return A[:, :-1] @ B[:, :-1].T + same*B[:, -1]
+    def own(self, a):
+        rows = self.library.rows(a.arms)
+        return rows[:, :-1].square().sum(1) + rows[:, -1]
+    def features(self, X, degree=None, most=2048, dtype=torch.float64):
+        if X is self.pool:
+            rows = self.library.rows(range(len(self)))
+            return rows[:, :-1].to(dtype), rows[:, -1]
+        facts = self.library.facts
+        if "degree" not in facts:
+            raise ValueError("the library does not say how to make features of graphs outside the "
+                             "pool; featurize does, with GNTKFeatures")
+        made = GNTKFeatures(facts["d"], facts["L"], facts["degree"])
+        return made(X).to(dtype), made.gap(X)

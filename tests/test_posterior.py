@@ -11,6 +11,7 @@ from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.networks import LazyGNN, LazyNN, distinct_squares, squared_gradients
 from gnn_bandits.priors import Prior
 from gnn_bandits.surrogate import FittedBelief, fit_times
+from gnn_bandits.scale import LazyPosterior, Library
 
 def gram(n, seed=0, d=3, scale=2.):
     X = np.random.default_rng(seed).standard_normal((n, d))
@@ -328,6 +329,63 @@ def test_what_every_posterior_offers(i):
         with pytest.raises(ValueError, match="integers"): post.fantasy(bad)
     with pytest.raises(ValueError, match="default_rng"): post.draw(None)
 
+def kinds(n=12, lam=0.2, hidden=0.):
+    "The same posterior from a matrix, from features, from rows and from a library"
+    rng = np.random.default_rng(21)
+    Phi = torch.from_numpy(rng.standard_normal((n, 5))).float().double()/2
+    r = torch.from_numpy(rng.uniform(0, 1, n)*(rng.random(n) < 0.7)).float().double()
+    K, own = Phi @ Phi.T + r.diag(), hidden*torch.eye(n).double()
+    root = c.gram_root(K)
+    draw = lambda rng: root @ torch.from_numpy(rng.standard_normal(n))
+    full = Library.of(Phi, r + hidden)
+    return {"matrix": c.Posterior(K + own, lam),
+            "features": c.FeaturePosterior(Phi, lam, r + hidden, hidden),
+            "rows": c.RowsPosterior(lambda a: K[a], K.diagonal(), lam, draw, hidden, hidden),
+            "library": LazyPosterior(full, lam, lead=3, few=2, hidden=hidden)}
+
+ANSWERS = {"mean": lambda p: p.mean, "std": lambda p: p.std, "t": lambda p: p.t,
+           "arms": lambda p: p.arms, "counts": lambda p: p.counts, "rewards": lambda p: p.rewards,
+           "evidence": lambda p: p.evidence(), "block": lambda p: p.block(p.arms),
+           "covariances": lambda p: p.covariances([3, 0, 3]), "none": lambda p: p.covariances([]),
+           "covariance": lambda p: p.covariance([1, 7]), "all": lambda p: p.covariance(),
+           "mean_for": lambda p: p.mean_for(torch.arange(len(p.arms)).double()),
+           "trials": lambda p: p.mean_for(torch.arange(2.*len(p.arms)).view(-1, 2)),
+           "fantasy": lambda p: p.fantasy([2, 9, 2]).std}
+
+@pytest.mark.parametrize("ask", list(ANSWERS))
+@pytest.mark.parametrize("kind", ["features", "rows", "library"])
+def test_one_protocol(kind, ask):
+    "Every kind gives the same answers, before any pull, after weighted batches, and after a reset"
+    one, other, (arms, y) = kinds()["matrix"], kinds()[kind], history(9, 40)
+    w = np.random.default_rng(3).uniform(0.3, 3, 40)
+    close = lambda: assert_close(torch.as_tensor(ANSWERS[ask](other)),
+                                 torch.as_tensor(ANSWERS[ask](one)), rtol=1e-5, atol=1e-5)
+    close()
+    for i in (*range(10), 10, 25):
+        size = 1 if i < 10 else 15
+        for p in (one, other): p.observe(arms[i:i + size], y[i:i + size], w[i:i + size])
+        if i in (5, 9): other = other.copy()
+    close()
+    copied = other.copy().observe(0, 9.)
+    assert copied.t == other.t + 1
+    close()
+    one.reset(), other.reset()
+    close()
+
+@pytest.mark.parametrize("kind", ["features", "rows", "library"])
+def test_a_hidden_variance_is_missing_where_nothing_was_pulled(kind):
+    hidden, (arms, y) = kinds(hidden=0.3), history(5, 12)
+    full, post = (hidden[k].observe(arms, y) for k in ("matrix", kind))
+    never = torch.ones(12).double().index_fill(0, full.arms, 0.)
+    assert_close(post.mean, full.mean, rtol=1e-5, atol=1e-5)
+    assert_close(post.std**2, full.std**2 - 0.3*never, rtol=1e-5, atol=1e-5)
+    if kind == "library":                                # so do its suggestions
+        assert_close(post.scores(range(12), 2.), post.mean + 2*post.std, rtol=1e-5, atol=1e-5)
+        best = (post.mean + 2*post.std).argmax()
+        assert post.best(1, 2.)[0].tolist() == [int(best)]
+    draws = torch.stack([post.deviation(np.random.default_rng([2, k])) for k in range(2000)])
+    assert ((draws.std(0)/post.std - 1).abs() < 5/4000**0.5).all()
+
 @pytest.mark.parametrize("copies", [2, 10])
 def test_draws_when_graphs_repeat(copies):
     K = gram(20).float().double().repeat(copies, copies)          # rounded: not positive definite
@@ -389,7 +447,7 @@ def test_waiting_updates_cannot_be_seen(t):
     late, prompt = c.Posterior(K, 0.05), c.Posterior(K, 0.05)
     for a, v in zip(arms, y):
         late.observe(a, v)
-        prompt.observe(a, v)._flush()
+        prompt.observe(a, v)._flush(len(prompt.arms))
     assert late._waiting == t % c.PENDING and prompt._waiting == 0
     for a in (0, int(arms[-1]), 29):
         assert_close(late.column(a), prompt.column(a), rtol=0, atol=1e-12)

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from gnn_bandits import Campaign, GraphDomain, make_algorithm
 from gnn_bandits.kernels import GNTK, Kernel, Matrix, Overlap, Relational, Sum, Typed, Vector
 from gnn_bandits.priors import FORMS, Prior
+from gnn_bandits.scale import Library
 from gnn_bandits.surrogate import Surrogate
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -26,7 +27,7 @@ KERNELS = {"gntk": GNTK(), "vector": Vector(), "relational": Relational(over="su
            "overlap": Overlap(1), "typed": Typed(), "sum": 0.5*GNTK(1) + GNTK(3),
            "mixture": Sum((GNTK(over="sum"), Overlap(1)), standard=True, free=True),
            "product": GNTK()*Overlap(1), "new": Size(), "new product": Size()*GNTK(),
-           "matrix": None}
+           "matrix": None, "files": None}
 NO_FEATURES = {"vector", "relational", "overlap", "mixture", "product", "new", "new product",
                "matrix"}                                 # for which no features are known
 N = 24
@@ -44,23 +45,39 @@ def pool():
     return GraphDomain.from_networkx(graphs, edge_type="kind")
 
 
-def made(name, pool, form):
+@pytest.fixture(scope="module")
+def shelf(pool, tmp_path_factory):
+    "Features of one kernel in files"
+    folder = tmp_path_factory.mktemp("library")/"features"
+    Library.of(*GNTK().features(pool, degree=3)).save(folder)
+    return folder
+
+
+def made(name, pool, form, shelf):
+    if name == "files": return Prior.library(shelf, pool).changed(form=form)
     kernel = KERNELS[name] or Matrix(GNTK().gram(pool))
     return Prior(kernel, pool, form)
 
 
-CELLS = [(k, f) for k in KERNELS for f in FORMS if not (f == "features" and k in NO_FEATURES)]
+CELLS = [(k, f) for k in KERNELS for f in FORMS if not (f == "features" and k in NO_FEATURES)
+         and (f != "library" or k == "files")]           # only what is in files is read from there
 
 
 @pytest.mark.parametrize("name", sorted(NO_FEATURES))
 def test_kernels_without_features_say_so(pool, name):
     with pytest.raises(ValueError, match="has no explicit features"):
-        made(name, pool, "features").start(0.1)
+        made(name, pool, "features", None).start(0.1)
+
+
+@pytest.mark.parametrize("name", [k for k in KERNELS if k != "files"])
+def test_what_is_not_in_files_says_how_to_write_it(pool, name):
+    with pytest.raises(ValueError, match="is not in files; write its features with featurize"):
+        made(name, pool, "library", None)
 
 
 @pytest.mark.parametrize("name, form", CELLS)
-def test_a_bandit_takes_it(pool, name, form):
-    prior = made(name, pool, form)
+def test_a_bandit_takes_it(pool, shelf, name, form):
+    prior = made(name, pool, form, shelf)
     for algorithm, options in (("GNN-UCB", {}), ("GNN-TS", dict(lam=0.01))):
         if prior.inputs == "vector": algorithm = algorithm.replace("GNN", "NN")
         alg = make_algorithm(algorithm, pool, prior=prior, rng=np.random.default_rng(1), **options)
@@ -71,17 +88,17 @@ def test_a_bandit_takes_it(pool, name, form):
 
 
 @pytest.mark.parametrize("name, form", CELLS)
-def test_a_surrogate_takes_it(pool, name, form):
-    s = Surrogate(made(name, pool, form)).learn(range(12), np.sin(np.arange(12)))
+def test_a_surrogate_takes_it(pool, shelf, name, form):
+    s = Surrogate(made(name, pool, form, shelf)).learn(range(12), np.sin(np.arange(12)))
     assert s.facts["form"] == form and s.mean.isfinite().all() and (s.std > 0).all()
-    if name == "matrix":
+    if name in ("matrix", "files"):
         with pytest.raises(ValueError, match="outside the pool"): s.predict(pool[:2])
     else: assert_allclose(s.predict(pool[[15, 20]])["mean"], s.mean[[15, 20]], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name, form", CELLS)
-def test_a_campaign_takes_it(pool, tmp_path, name, form):
-    prior = made(name, pool, form)
+def test_a_campaign_takes_it(pool, shelf, tmp_path, name, form):
+    prior = made(name, pool, form, shelf)
     if name.startswith("new"):                           # its code is not on disk
         with pytest.raises(ValueError, match="Its matrix can be stored"):
             Campaign.create(tmp_path/"c", pool, prior=prior)
@@ -94,23 +111,45 @@ def test_a_campaign_takes_it(pool, tmp_path, name, form):
 
 
 @pytest.mark.parametrize("name, form", CELLS)
-def test_botorch_takes_it(pool, name, form):
+def test_botorch_takes_it(pool, shelf, name, form):
     pytest.importorskip("botorch")
     from gnn_bandits.bridges import as_botorch_model
-    s = Surrogate(made(name, pool, form)).learn(range(12), np.sin(np.arange(12)))
+    s = Surrogate(made(name, pool, form, shelf)).learn(range(12), np.sin(np.arange(12)))
     posterior = as_botorch_model(s).posterior(torch.tensor([[[3.], [15.]]], dtype=torch.float64))
     assert posterior.mean.isfinite().all() and (posterior.variance > 0).all()
 
 
 @pytest.mark.parametrize("name, form", CELLS)
-def test_a_form_changes_nothing_but_the_way(pool, name, form):
+def test_a_form_changes_nothing_but_the_way(pool, shelf, name, form):
     if form == "features": pytest.skip("features approximate the kernel; the page checks them")
-    one, two = (made(name, pool, f).standard for f in ("matrix", form))
+    same = "features" if form == "library" else "matrix"  # features are centred without their gap
+    one, two = (made(name, pool, f, shelf).standard for f in (same, form))
     if form == "rows": one = Prior(one.kernel, pool, "matrix", "anchors")
     told = list(range(0, N, 3)), np.cos(np.arange(0, N, 3))
     a, b = (p.start(0.1, 0.2).observe(*told) for p in (one, two))
     assert_allclose(a.mean, b.mean, atol=1e-5)
     assert_allclose(a.std, b.std, atol=1e-5)
+
+
+def test_a_campaign_says_what_happened_to_its_library(pool, shelf, tmp_path):
+    "Gone, changed, or back"
+    own = Library.open(shelf).save(tmp_path/"own")
+    with Campaign.create(tmp_path/"c", pool, prior=Prior.library(tmp_path/"own", pool)) as c:
+        c.tell(range(12), np.sin(np.arange(12)))
+        asked = c.suggest(3)
+    (tmp_path/"own").rename(tmp_path/"away")
+    with Campaign.open(tmp_path/"c") as c, pytest.raises(ValueError, match="is not there"):
+        c.suggest(3)
+    Library([own.parts[0] + 1]).save(tmp_path/"own")
+    with Campaign.open(tmp_path/"c") as c, pytest.raises(ValueError, match="has changed"):
+        c.suggest(3)
+    (tmp_path/"own").rename(tmp_path/"other"), (tmp_path/"away").rename(tmp_path/"own")
+    with Campaign.open(tmp_path/"c") as c: assert c.suggest(3).equals(asked)
+
+
+def test_graphs_that_are_not_those_of_the_library(pool, shelf):
+    with pytest.raises(ValueError, match="one row for each of 3 graphs"):
+        Prior.library(shelf, pool[:3])
 
 
 def test_priors_over_one_pool_share_what_they_computed(pool, monkeypatch):
@@ -124,9 +163,9 @@ def test_priors_over_one_pool_share_what_they_computed(pool, monkeypatch):
 
 
 @pytest.mark.parametrize("name, form", CELLS)
-def test_the_order_of_arms_does_not_matter(pool, name, form):
+def test_the_order_of_arms_does_not_matter(pool, shelf, name, form):
     "Also when all arms are asked for, in another order"
-    prior, back = made(name, pool, form), list(range(N))[::-1]
+    prior, back = made(name, pool, form, shelf), list(range(N))[::-1]
     assert_allclose(prior.block(back), prior.block(range(N))[back][:, back], atol=1e-6)
     assert_allclose(prior.rows(back), prior.rows(range(N))[back], atol=1e-6)
 

@@ -16,9 +16,9 @@ from torch.testing import assert_close
 
 from gnn_bandits.features import GNTKFeatures
 from gnn_bandits.graphs import GraphDomain
-from gnn_bandits.posterior import FeaturePosterior
+from gnn_bandits.posterior import FeaturePosterior, growth
 from gnn_bandits.scale import (AnchorFeatures, LazyPosterior, Library, RandomBlocks, choose_degree,
-                               each, featurize, growth, make_part, missed_share, part_name, rank,
+                               each, featurize, make_part, missed_share, part_name, rank,
                                read_part, save_part, top_of, weigh)
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -53,13 +53,13 @@ def failed_example(
 
 # %% ../../nbs/43_api.ipynb #4205774e
 ROOMS = {"library": ["core", "graphs", "ntk", "gntk", "networks", "spectrum", "features",
-                     "infogain", "posterior", "policies", "relations", "kernels", "priors",
-                     "molecules", "surrogate", "confidence", "training", "rewards", "bandits",
-                     "watch", "journal", "intake", "campaigns", "reports", "bridges", "scale"],
+                     "infogain", "posterior", "policies", "relations", "kernels", "molecules",
+                     "scale", "priors", "surrogate", "confidence", "training", "rewards",
+                     "bandits", "watch", "journal", "intake", "campaigns", "reports", "bridges"],
          "paper": ["paper.datasets", "paper.algorithms", "paper.experiments", "paper.store",
                    "paper.sweep", "paper.studies", "paper.population", "paper.figures",
                    "paper.released", "paper.ledger", "paper.claims"],
-         "program": ["campaign_cli", "cli"],
+         "program": ["cli"],
          "project": ["project.bench", "project.site",
                      "project.api"]} # Imports point to rooms before
 
