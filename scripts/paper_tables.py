@@ -24,7 +24,7 @@ from gnn_bandits.paper.figures import Plan
 from gnn_bandits.paper.population import select, trained_switch
 from gnn_bandits.paper.released import (random_regret, recipe_from, released_data, released_game,
                                         released_run, run_record)
-from gnn_bandits.posterior import Posterior
+from gnn_bandits.posterior import Posterior, gram_root
 from gnn_bandits.priors import LIMITS, Prior
 from gnn_bandits.rewards import sample_reward
 from gnn_bandits.surrogate import Surrogate
@@ -201,7 +201,7 @@ def covered(K, rng):
         :, None]
     b = beta(1., LAM**0.5, LAM, DELTA, len(K), norm_factor=1.)
     ratio = post.worst_ratio(rkhs_sphere(K, 1., 50, rng), noise(50))
-    f = Prior.kernel(K).root @ torch.from_numpy(rng.standard_normal((len(K), 50)))
+    f = gram_root(K) @ torch.from_numpy(rng.standard_normal((len(K), 50)))
     off = (f - post.mean_for(f[post.arms] + noise(50))).abs() <= 2*post.std[:, None]
     return dict(beta=b, cover_beta=float((ratio <= b).double().mean()), worst=float(ratio.mean()),
                 cover_2=float(off.double().mean()))
@@ -245,7 +245,7 @@ def molecules_theory(keys, o):
         kernels = {k: LIMITS[k]().gram(domain) for k in ("graph", "vector")}
         priors = {k: Prior.kernel(K).standard for k, K in kernels.items()}
         normal = np.random.default_rng([45, N, seed]).standard_normal(ARMS)
-        f = priors["graph"].root @ torch.from_numpy(normal)
+        f = gram_root(priors["graph"].K) @ torch.from_numpy(normal)
         for inputs, K in kernels.items():
             rng, e = np.random.default_rng([46, N, seed]), torch.linalg.eigvalsh(K).clamp(min=0)
             yield dict(set=name, N=N, seed=seed, inputs=inputs, graphs=ARMS,
