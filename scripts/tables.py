@@ -7,8 +7,9 @@
 
 A table knows the keys of all its rows. What is in the file is not played again, so that a table
 can be stopped at any time and goes on where it was; it is written after every piece of work, in
-the order of its keys. How a row is made stands in paper_tables.py (theory and reproduction),
-model_tables.py (defaults and campaigns on random graphs) and molecule_tables.py beside this file.
+the order of its keys. A table that is to be made afresh has to be deleted. How rows are made stands
+in paper_tables.py (theory and reproduction), model_tables.py (defaults and choices) and
+molecule_tables.py beside this file.
 The tables of `gnn_bandits reproduce` and of `gnn_bandits bench` are made by these commands.
 """
 import argparse, sys, tempfile
@@ -55,9 +56,8 @@ class Table:
 
     def known(self, rows):
         "The key of each row that was read as text."
-        types = [type(v) for v in self.keys()[0]]
-        return [tuple(t(v) for t, v in zip(types, row))
-                for row in rows[list(self.key)].itertuples(index=False, name=None)]
+        columns = [[type(v)(cell) for cell in rows[c]] for c, v in zip(self.key, self.keys()[0])]
+        return [*zip(*columns)] if columns else [()]*len(rows)
 
 
 def registry():
@@ -102,40 +102,41 @@ def wanted(table, only):
     return found or sys.exit(f"no row of the table has {' '.join(only)}")
 
 
+def ordered(table, rows):
+    "Rows in the order of their keys; those of one key stay as they are."
+    place = {k: i for i, k in enumerate(table.keys())}
+    at = pd.Series([place.get(k, len(place)) for k in table.known(rows)])
+    return rows.iloc[at.argsort(kind="stable")].reset_index(drop=True)
+
+
 def make(name, table, only, o):
     "Play what is missing, and write the table after every piece."
     path = o.results/f"{name}.csv"
-    rows = read_text(path) if path.exists() else None
-    done = set(table.known(rows)) if rows is not None and len(rows) else set()
-    place = {k: i for i, k in enumerate(table.keys())}
+    rows = read_text(path) if path.exists() else pd.DataFrame(columns=table.key)
+    done = set(table.known(rows))
     groups = table.groups([k for k in wanted(table, only) if k not in done])
     for new in progress_bar(played(table, groups, o), name, len(groups)):
         if new is None: continue
-        rows = new if rows is None else pd.concat([rows, new]).fillna("")
-        at = pd.Series([place.get(k, len(place)) for k in table.known(rows)])
-        rows = rows.iloc[at.argsort(kind="stable")].reset_index(drop=True)
+        rows = ordered(table, pd.concat([rows, new]).fillna("") if len(rows) else new)
         write_table(path, rows)
-    print(f"{path}: {0 if rows is None else len(rows)} rows")
+    print(f"{path}: {len(rows)} rows")
 
 
 def again(name, table, only, o):
     "Play rows that are there once more; how many came out otherwise, in any digit."
-    old, keys = read_text(o.results/f"{name}.csv"), wanted(table, only)
+    old, keys = read_text(o.results/f"{name}.csv"), set(wanted(table, only))
+    old = old[[k in keys for k in table.known(old)]]
     there = set(table.known(old))
-    new = [v for v in played(table, table.groups([k for k in keys if k in there]), o)
-           if v is not None]
+    groups = table.groups([k for k in table.keys() if k in there])
+    new = [v for v in played(table, groups, o) if v is not None]
     if not new: sys.exit(f"{name}: none of these rows is in the table")
-    new = pd.concat(new).fillna("")
     columns = [c for c in old if c not in table.clock]
-    same, chosen = set(keys), pd.Series(table.known(old)).isin(keys)
-    rows = lambda t: sorted(map(tuple, t.reindex(columns=columns, fill_value="").map(number).values
-                                .tolist()), key=str)
-    ours, theirs = rows(new), rows(old[chosen.to_numpy()])
-    off = [(a, b) for a, b in zip(ours, theirs) if a != b]
-    print(f"{name}: {len(ours)} rows of {len(same)} keys again, {len(theirs)} in the table; "
-          f"{len(off)} differ")
+    cells = lambda t: ordered(table, t).reindex(columns=columns).fillna("").map(number).values
+    now, then = cells(pd.concat(new).fillna("")).tolist(), cells(old).tolist()
+    off = [pair for pair in zip(now, then) if pair[0] != pair[1]]
+    print(f"{name}: {len(now)} rows again, {len(then)} in the table; {len(off)} differ")
     for a, b in off[:5]: print("  now  ", *a, "\n  table", *b)
-    return len(off) + abs(len(ours) - len(theirs))
+    return len(off) + abs(len(now) - len(then))
 
 
 def number(cell):
