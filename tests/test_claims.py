@@ -12,7 +12,7 @@ import worlds
 
 from gnn_bandits.core import read_table, write_table
 from gnn_bandits.paper import claims
-from gnn_bandits.paper.claims import CLAIMS, CoverageSettings, EliminationSettings, paper_ledger
+from gnn_bandits.paper.claims import CLAIMS, CoverageSettings, paper_ledger
 from gnn_bandits.paper.ledger import (HOW_TO_MAKE, VERDICTS, Panel, Runs, claim_sections, ledger,
                                       panels, with_control)
 
@@ -271,22 +271,10 @@ def test_theory_verdicts_follow_the_tables(tmp_path, name, change, key):
 
 def test_coverage_does_not_depend_on_the_number_of_processes():
     small = CoverageSettings(arms=10, nodes=3, m=16, pulls=6, trials=20, networks=2)
-    one, two = (claims.coverage_table(trained=3, jobs=jobs, s=small) for jobs in (1, 2))
+    one, two = (pd.DataFrame(claims.coverage_rows(3, jobs, small)) for jobs in (1, 2))
     pd.testing.assert_frame_equal(one, two)
     assert list(one) == list(read_table(RESULTS/"coverage.csv")) and len(one) == 27
-    with pytest.raises(ValueError, match="trained"): claims.coverage_table(trained=0)
-
-
-@pytest.mark.parametrize("script,every", [("elimination.py", 500), ("stopping.py", None)])
-def test_scripts_reproduce_committed_rows(tmp_path, script, every):
-    "The script writes what the function returns, up to one unit of the seventh digit"
-    out = tmp_path/"out.csv"
-    subprocess.run([sys.executable, ROOT/"scripts"/script, "--runs", "1", "--out", out],
-                   check=True, capture_output=True)
-    committed = read_table(RESULTS/script.replace(".py", ".csv"))
-    expected = committed[::every] if every else committed[:len(claims.FITS)]
-    pd.testing.assert_frame_equal(read_table(out), expected.reset_index(drop=True), rtol=1.01e-6)
-    assert EliminationSettings().horizon == 2**9 - 1
+    with pytest.raises(ValueError, match="trained"): list(claims.coverage_rows(trained=0))
 
 
 @pytest.mark.skipif(not (RESULTS/"claims_panels.csv").exists(), reason="no table of panels yet")

@@ -1,8 +1,4 @@
-"""The script that plays the released recipe: one file a run, nothing played twice, tables."""
-import json
-import os
-import subprocess
-import sys
+"""Runs of the released recipe: the same wherever they are continued."""
 from pathlib import Path
 
 import numpy as np
@@ -21,34 +17,6 @@ ROOT = Path(__file__).resolve().parents[1]
 def data():
     "The graphs and rewards of the released recipe, made once"
     return released_data()
-
-
-def play(out, *args):
-    "The script on narrow networks without training steps."
-    command = [sys.executable, ROOT/"scripts"/"released.py", "--out", out, "--m", "8", *args]
-    return subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True,
-                          env=os.environ | {"PYTHONPATH": str(ROOT)}).stdout
-
-
-@pytest.mark.skipif(not (ROOT/"scripts"/"released.py").exists(), reason="needs the source tree")
-def test_script_plays_each_run_once(tmp_path):
-    args = ("--which", "3", "--recipe", "training", "--algorithms", "GNN-PE")
-    first = play(tmp_path, *args)
-    file = tmp_path/"training_m8_GNN-PE_003.json"
-    assert "1/1 training m=8 GNN-PE run 3" in first and not list(tmp_path.glob("*.part"))
-    before = file.read_bytes()
-    assert play(tmp_path, *args) == "" and file.read_bytes() == before
-    found = json.loads(before)
-    assert found["row"]["run"] == 3 and np.array(found["curves"]).shape == (3, 500)
-    sys.path.insert(0, str(ROOT/"scripts"))
-    try:
-        import released
-        released.tables(tmp_path, tmp_path)
-    finally: sys.path.remove(str(ROOT/"scripts"))
-    table = pd.read_csv(tmp_path/"released.csv")
-    assert table.best_observed_regret[0] == pytest.approx(found["curves"][2][-1], abs=1e-4)
-    assert set(pd.read_csv(tmp_path/"released_curves.csv").value) == {
-        "regret", "inference_regret", "best_observed_regret"}
 
 
 @pytest.mark.parametrize("name, stop", [("released", 107), ("lag+training", 119),

@@ -105,15 +105,11 @@ def register(
 
 # %% ../../nbs/36_ledger.ipynb #df8a6519
 HOW_TO_MAKE = {
-    "width_limit.csv": "python scripts/width_table.py",
-    "coverage.csv": "python scripts/coverage_table.py",
-    "taylor_error.csv": "python scripts/taylor_error.py",
-    "elimination.csv": "python scripts/elimination.py",
-    "stopping.csv": "python scripts/stopping.py",
-    "published.csv": "python scripts/published_table.py FOLDER",
-    "released.csv": "python scripts/released.py --out FOLDER",
-    "population.csv.gz": "gnn_bandits reproduce", "tuning.csv.gz": "gnn_bandits reproduce",
-    "paper.csv.gz": "gnn_bandits reproduce", "paper_tuning.csv.gz": "gnn_bandits reproduce"}
+    **{f"{name}.csv": f"python scripts/tables.py {name}" for name in (
+        "width_limit", "coverage", "taylor_error", "elimination", "stopping", "released")},
+    "published.csv": "python scripts/tables.py published --folder FOLDER",
+    **{f"{name}.csv.gz": "gnn_bandits reproduce" for name in (
+        "population", "tuning", "paper", "paper_tuning")}}
 
 def check_results(
     results:str|Path, # Folder of result tables

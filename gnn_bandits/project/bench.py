@@ -6,7 +6,8 @@
 __all__ = ['PAUSE', 'Row', 'missing', 'compare', 'time_turns', 'bench']
 
 # %% ../../nbs/39_bench.ipynb #12350efb
-import contextlib, importlib.util, json, math, os, platform, re, subprocess, sys, tempfile, time
+import contextlib, importlib.util, json, math, os, platform, re, shutil, signal, subprocess, sys
+import tempfile, threading, time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -16,15 +17,21 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
+from .. import scale
 from ..bandits import Prior, make_algorithm, run_bandit
-from ..core import check_number, peak_mb, write_atomically
+from ..campaigns import Campaign
+from ..core import (check_number, in_threads, one_thread, peak_mb, write_atomically,
+                              write_table)
 from ..features import GNTKFeatures
 from ..gntk import gntk, gntk_diag, vector_kernel
 from ..graphs import GraphDomain, erdos_renyi_adjacency
 from ..infogain import greedy_gain
+from ..molecules import load_molecules
 from ..networks import LazyGNN, forward
 from ..ntk import ntk
-from ..posterior import Posterior
+from ..paper.datasets import dataset
+from ..paper.experiments import RunSpec, Start
+from ..posterior import FeaturePosterior, Posterior
 from ..rewards import Environment, sample_reward
 from ..training import AdamOptions, StopRule, adam
 
@@ -859,6 +866,282 @@ def with_kept(
     measured = [x["row"] for x in report["rows"]] + [x["name"] for x in report["growth"]]
     return new | dict(again=sorted({*old.get("again", []), *measured}))
 
+# %% ../../nbs/39_bench.ipynb #a1b90002
+def took(
+    work:Callable, # Without arguments
+)->tuple: # Seconds, and what it returns
+    "How long some work takes."
+    began = time.perf_counter()
+    value = work()
+    return time.perf_counter() - began, value
+
+# %% ../../nbs/39_bench.ipynb #a1b90004
+def million_features(
+    room:Path, # Folder for the features
+    n:int=10**6, # Graphs
+)->dict:
+    "Write the features of many graphs."
+    blocks = scale.RandomBlocks(n)
+    features = scale.choose_degree(blocks[0][:400])
+    shutil.rmtree(room/"million", ignore_errors=True)
+    seconds, library = took(lambda: scale.featurize(room/"million", blocks, features))
+    return dict(graphs=len(library), nodes=blocks.N, d=blocks.d, degree=features.degree,
+                features=library.F, missed=scale.missed_share(features, blocks[0][:400]),
+                seconds=seconds, peak_mb=peak_mb())
+
+# %% ../../nbs/39_bench.ipynb #a1b90006
+def reading(
+    library:scale.Library, # Features on disk
+)->dict: # Gigabytes a second, and gigabytes
+    "How fast features are read, and a product with one vector made of them."
+    w, size = torch.ones(library.F + 1), 4e-9*len(library)*(library.F + 1)
+    best = lambda f: min(took(lambda: list(in_threads(f, library.chunks())))[0] for _ in range(3))
+    return dict(read=size/best(lambda c: float(c[1].sum())), product=size/best(lambda c: c[1] @ w),
+                gigabytes=size)
+
+# %% ../../nbs/39_bench.ipynb #a1b90007
+LAM, BETA = 0.01, 2. # Of the long searches
+
+def million_steps(
+    room:Path, # Folder with the features
+    steps:int=500, # Graphs to suggest
+)->dict:
+    "Suggest and observe over many graphs; every hundredth step against the plain way."
+    opened, library = took(lambda: scale.Library.open(room/"million"))
+    draw, rng = np.random.default_rng([71, 0]), np.random.default_rng(5)
+    w = torch.from_numpy(draw.standard_normal(library.F)).float()
+    shared = torch.cat([c[:, :-1] @ w for _, c in library.chunks()]).double()
+    own = torch.cat([c[:, -1] for _, c in library.chunks()]).double().sqrt()
+    f = shared + own*torch.from_numpy(draw.standard_normal(len(library)))
+    started, post = took(lambda: scale.LazyPosterior(library, LAM))
+    rows, arms, values, checks, cpu = [], [], [], [], 0.
+    for step in range(1, steps + 1):
+        if step % 100 == 0:
+            seconds, (best, _) = took(lambda: scale.rank(library, scale.weigh(library, arms, values,
+                                                                             LAM)))
+            assert post.suggest() == best.tolist(), "the lazy way differs from the plain one"
+            checks.append(seconds)
+        began, busy = time.perf_counter(), time.process_time()
+        (arm,) = post.suggest(beta=BETA)
+        value = float(f[arm]) + LAM**0.5*rng.standard_normal()
+        post.observe(arm, value)
+        cpu += time.process_time() - busy
+        arms.append(arm)
+        values.append(value)
+        rows.append(dict(step=step, seconds=time.perf_counter() - began, passes=post.passes,
+                         regret=float(f.max() - f[arm])))
+    batch, chosen = took(lambda: post.suggest(100))
+    assert len(set(chosen)) == 100
+    every = np.array([r["seconds"] for r in rows])
+    return dict(peak_mb=peak_mb(), open_seconds=opened + started, seconds=float(every.sum()),
+                steps=steps, cpu_seconds=cpu, per_second=steps/float(every.sum()),
+                median=float(np.median(every)), longest=float(every.max()), passes=post.passes,
+                batch_100=batch, plain_pass=float(np.median(checks)), checked=len(checks),
+                best_regret=float(f.max() - f[arms].max()), reading=reading(library),
+                tables={"scale_steps.csv": rows})
+
+# %% ../../nbs/39_bench.ipynb #a1b90008
+def million_today(
+    room:Path, # Folder with the features
+)->dict:
+    "Seconds of one step of `FeaturePosterior` over the same features."
+    parts = scale.Library.open(room/"million").parts
+    post = FeaturePosterior(torch.cat([p[:, :-1] for p in parts]), LAM,
+                            torch.cat([p[:, -1] for p in parts]))
+    step = lambda: post.observe(int((post.mean + BETA*post.std).argmax()), 0.5)
+    step()
+    return dict(seconds=min(took(step)[0] for _ in range(3)), peak_mb=peak_mb())
+
+# %% ../../nbs/39_bench.ipynb #a1b9000c
+def qm9_features(
+    room:Path, # Folder for the features
+)->dict:
+    "Write features from anchors for all molecules of QM9."
+    texts = load_molecules("qm9")["smiles"].tolist()
+    order = np.random.default_rng(3).permutation(len(texts))
+    like = GraphDomain.from_smiles([texts[i] for i in order[:4000]])
+    features, test = scale.AnchorFeatures(like[:256]), like[-400:]
+    shutil.rmtree(room/"qm9", ignore_errors=True)
+    seconds, library = took(lambda: scale.featurize(room/"qm9", scale.SmilesBlocks(texts, like),
+                                                    features))
+    harmonics = [GNTKFeatures(like.d, degree=r) for r in (1, 2)]
+    return dict(molecules=len(library), features=library.F, anchors=256,
+                missed=scale.missed_share(features, test), seconds=seconds, peak_mb=peak_mb(),
+                harmonics=[dict(degree=h.degree, features=len(h),
+                                missed=scale.missed_share(h, test)) for h in harmonics])
+
+# %% ../../nbs/39_bench.ipynb #a1b9000d
+def qm9_steps(
+    room:Path, # Folder with the features
+)->dict:
+    "Look for molecules with a large gap between orbitals."
+    y = load_molecules("qm9")["gap"].to_numpy(float)
+    opened, library = took(lambda: scale.Library.open(room/"qm9"))
+    started, post = took(lambda: scale.LazyPosterior(library, LAM))
+    starts = np.random.default_rng(4).choice(len(library), 100, replace=False)
+    spread = float(torch.cat([p[:, :-1] for p in library.parts]).double().var(0).sum())
+    z = (y - y[starts].mean())/y[starts].std()*spread**0.5
+    post.observe(starts.tolist(), z[starts])
+    post.suggest()                                    # the first pass
+    each = []
+    for _ in range(200):
+        alone, (arm,) = took(post.suggest)
+        post.observe(arm, float(z[arm]))
+        each.append(alone)
+    batch, _ = took(lambda: post.suggest(100))
+    arms, busy = post.arms.tolist(), time.process_time()
+    plain, (best, _) = took(lambda: scale.rank(library, scale.weigh(library, arms, z[arms], LAM)))
+    cpu = time.process_time() - busy
+    assert post.suggest() == best.tolist(), "the lazy way differs from the plain one"
+    top = set(np.argsort(-y, kind="stable")[:100].tolist())
+    return dict(open_seconds=opened + started, suggestion=float(np.median(each)),
+                longest=float(max(each)), batch_100=batch, plain_pass=plain, plain_cpu=cpu,
+                passes=post.passes, pulls=len(arms), top_100=len(top & set(arms)),
+                peak_mb=peak_mb())
+
+# %% ../../nbs/39_bench.ipynb #a1b9000f
+def cluster_kill(
+    room:Path, # Folder for the features
+    n:int=2**17, # Graphs
+)->dict:
+    "Write features and score them on a local cluster, kill a worker half way, compare every bit."
+    from distributed import Client, LocalCluster
+    blocks, features = scale.RandomBlocks(n, size=2**13), GNTKFeatures(10, degree=3)
+    for name in ("cluster", "alone"): shutil.rmtree(room/name, ignore_errors=True)
+    alone, library = took(lambda: scale.featurize(room/"alone", blocks, features))
+    weights = scale.weigh(library, range(50), np.linspace(-1, 1, 50), LAM)
+    expected, dead = scale.rank(room/"alone", weights, 1000), []
+    written = lambda: len(list((room/"cluster").glob("part-*")))
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None,
+                      silence_logs="CRITICAL") as local:
+        where = local.scheduler_address
+        with Client(where, set_as_default=False) as client:
+            victim = next(iter(client.run(os.getpid).values()))
+        def kill():
+            while written() < len(blocks)//2: time.sleep(0.01)
+            os.kill(victim, signal.SIGKILL)
+            dead.append(written())
+        killer = threading.Thread(target=kill, daemon=True)
+        killer.start()
+        made, library = took(lambda: scale.featurize(room/"cluster", blocks, features, where))
+        killer.join()
+        scored, found = took(lambda: scale.rank(room/"cluster", weights, 1000, scheduler=where))
+    same = all((room/"cluster"/p.name).read_bytes() == p.read_bytes()
+               for p in (room/"alone").iterdir())
+    return dict(graphs=len(library), parts=len(blocks), parts_when_killed=dead[0], files_equal=same,
+                best_equal=all(map(torch.equal, found, expected)), seconds=made, alone=alone,
+                scored=scored)
+
+# %% ../../nbs/39_bench.ipynb #a1b90011
+def many_tells(
+    room:Path, # Folder for the campaign
+    tells:int=10_000, # Values
+    pool:int=2_000, # Graphs
+)->dict:
+    "How long a campaign takes to tell, to ask and to open after many measurements."
+    rng, rows, told, path = np.random.default_rng(0), [], [], room/"tells"
+    shutil.rmtree(path, ignore_errors=True)
+    domain = GraphDomain.erdos_renyi(pool, 10, 0.2, 5, rng)
+    values = sample_reward(domain, rng).numpy()
+    ms = lambda work: 1000*took(work)[0]
+    with one_thread(), Campaign.create(path, domain) as c:
+        for t in range(1, tells + 1):
+            arm = int(rng.integers(pool))
+            value = float(values[arm] + 0.1*values.std()*rng.standard_normal())
+            told.append(ms(lambda: c.tell(arm, value)))
+            if t not in (10, 30, 100, 300, 1000, 3000, 10_000): continue
+            size = sum(p.stat().st_size for p in path.iterdir())
+            rows.append(dict(values=t, distinct=len(set(c.observations["arm"])),
+                             tell_ms=np.median(told[-20:]), ask_ms=ms(lambda: c.suggest(1)),
+                             again_ms=ms(lambda: c.suggest(1)),
+                             open_ms=ms(lambda: Campaign.open(path).suggest(1)),
+                             folder_mb=size/1e6))
+    return dict(tables={"tells.csv": rows})
+
+# %% ../../nbs/39_bench.ipynb #a1b90014
+def straightforward_parts(
+    X:GraphDomain, # Arms
+    net:LazyGNN, # At its start
+    f:torch.Tensor, # Rewards
+)->dict: # Mean seconds
+    "Time of one gradient, one uncertainty and one step, each as one would first write it."
+    x, counts = net.embed(X)
+    weights = [W.clone().requires_grad_() for W in net.weights]
+    optimizer, U = torch.optim.Adam(weights, lr=1e-3), torch.full((net.p,), 0.01)
+    def gradient():
+        out = forward(weights, x[:1], counts[:1])
+        return torch.cat([g.flatten() for g in torch.autograd.grad(out.sum(), weights)])
+    g = gradient()
+    def step():
+        optimizer.zero_grad()
+        (forward(weights, x[:1], counts[:1]) - f[0]).square().sum().backward()
+        optimizer.step()
+    uncertainty = lambda: torch.sqrt(torch.sum(0.01*g*g/U/net.m)).item()
+    mean = lambda work, k: (work(), took(lambda: [work() for _ in range(k)])[0]/k)[1]
+    return dict(gradient=mean(gradient, 5), uncertainty=mean(uncertainty, 20), step=mean(step, 30))
+
+# %% ../../nbs/39_bench.ipynb #a1b90015
+def trained_run(
+    room:Path, # Not needed
+    **size, # Smaller `arms`, `T` and `m`, for a quick look
+)->dict:
+    "One bandit run with a real network of width 2048, and the straightforward route."
+    options = dict(train_from=40) | ({"m": size.pop("m")} if "m" in size else {})
+    spec = RunSpec("N20_p0.2_d10", "GNN-PE", "trained", options=options, **size)
+    start, o = Start(*spec.action_set(dataset(spec.data))), spec.settings
+    X, f = start.domain, start.f
+    net = LazyGNN.for_domain(X, o.m, o.L, rng=spec.generator("network"))
+    before = straightforward_parts(X, net, f)
+    ours, history = took(lambda: spec.play(start).history)
+    after = straightforward_parts(X, net, f)
+    parts = {k: (before[k] + after[k])/2 for k in before}
+    trainings = int((history.steps > 0).sum())        # as many as ours
+    theirs = (len(X)*parts["gradient"] + trainings*1000*parts["step"]
+              + (spec.T - o.random_pulls)*len(X)*parts["uncertainty"])
+    plain = dict(parts=parts, before=before, after=after, trainings=trainings, seconds=theirs)
+    return dict(spec=json.loads(spec.to_json()), seconds=ours, trainings=trainings,
+                steps=int(history.steps.sum()), regret=float(history.regret.sum()),
+                straightforward=plain, ratio=theirs/ours)
+
+# %% ../../nbs/39_bench.ipynb #a1b90018
+LONG = {"scale.json": (million_features, million_steps, million_today, qm9_features, qm9_steps,
+                       cluster_kill),
+        "trained_run.json": (trained_run,), None: (many_tells,)} # Report: pieces, in order
+
+def long_piece(
+    name:str, # Of a piece
+    room:str, # Folder for its files
+)->dict:
+    "Do one piece in this process."
+    load = os.getloadavg()[0]                         # others at work before we began
+    piece = next(f for pieces in LONG.values() for f in pieces if f.__name__ == name)
+    said = piece(Path(room))
+    return dict(cpu_seconds=time.process_time()) | said | dict(load=load)
+
+# %% ../../nbs/39_bench.ipynb #a1b90019
+def measure_long(
+    name:str, # Of a piece, or its beginning: million, qm9, cluster, trained_run, many_tells
+    results:str|Path, # Folder of reports and tables
+    room:str|Path, # Folder for files of the work
+):
+    "Do the pieces whose name begins so, each in a process of its own, and write what they say."
+    results, room = Path(results), Path(room)
+    chosen = [(file, f.__name__) for file, pieces in LONG.items() for f in pieces
+              if f.__name__.startswith(name)]
+    if not chosen:
+        names = ", ".join(f.__name__ for pieces in LONG.values() for f in pieces)
+        raise ValueError(f"no long measurement begins with {name!r}; there are: {names}")
+    room.mkdir(parents=True, exist_ok=True)
+    for file, piece in tqdm(chosen, "long", unit="piece", disable=None):
+        said = in_own_process("long_piece", piece, str(room))
+        for table, rows in said.pop("tables", {}).items(): write_table(results/table, rows, 4)
+        if file is None: continue
+        part, stage = piece.split("_")
+        path = results/file
+        report = json.loads(path.read_text()) if path.exists() else {}
+        report |= {"machine": machine(), part: report.get(part, {}) | {stage: said}}
+        write_atomically(path, json.dumps(report, indent=1) + "\n")
+
 # %% ../../nbs/39_bench.ipynb #b14e8080
 def bench(
     out:str="bench.json", # Where the report is saved
@@ -866,8 +1149,11 @@ def bench(
     repeats:int=5, # Turns on the clock for each contestant, fewer for those that take seconds
     no_growth:bool=False, # Leave out how time and memory grow, and the time to compile
     keep:bool=False, # Keep what the report has of this machine; only chosen rows are measured again
+    long:str="", # Instead: million, qm9, cluster, many_tells or trained_run, into nbs/results
+    room:str="build/long", # Folder for files of a long measurement, up to 1.5 GB
 ):
     "Run the benchmark: our code against its peers, on this machine; less than 15 minutes."
+    if long: return measure_long(long, "nbs/results", room)
     every = [*all_rows(), *([] if no_growth else all_axes())]
     chosen = [r for r in every if rows.lower() in r.name.lower()]
     if not chosen:
