@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlparse
 import pytest
 
 from gnn_bandits.project.site import MARK, site
+from html_reader import Reader
 
 yaml = pytest.importorskip("yaml")
 pytest.importorskip("sphinx")
@@ -52,10 +53,13 @@ def built(tmp_path_factory):
     return out
 
 
+MOVED = yaml.safe_load((ROOT/"nbs"/"redirects.yml").read_text()) or {}
+
+
 @pytest.fixture(scope="session")
 def pages(built):
-    "Names of all pages"
-    return sorted(p.name for p in built.glob("*.html"))
+    "Names of all pages; old addresses that lead to them are left out"
+    return sorted(p.name for p in built.glob("*.html") if p.name not in MOVED)
 
 
 @pytest.fixture
@@ -89,7 +93,7 @@ def test_import_is_light():
 def test_every_notebook_has_a_page(pages):
     from gnn_bandits.project.site import page_name
     names = {f"{page_name(p)}.html" for p in (ROOT/"nbs").glob("*.ipynb")}
-    assert set(pages) == names | {"api.html", "search.html"}
+    assert set(pages) == names | {"search.html"}
 
 
 def test_site_is_marked(built):
@@ -97,28 +101,16 @@ def test_site_is_marked(built):
     assert not (built/".buildinfo").exists()
 
 
-class Links(HTMLParser):
-    "The anchors a page has and the links it makes"
-    def __init__(self, text):
-        super().__init__()
-        self.ids, self.hrefs = set(), set()
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        attrs = dict(attrs)
-        if attrs.get("id"): self.ids.add(attrs["id"])
-        if tag == "a" and attrs.get("href"): self.hrefs.add(attrs["href"])
-
-
 def test_links_between_pages_lead_somewhere(built, pages):
-    seen = {name: Links((built/name).read_text()) for name in pages}
-    for name, links in seen.items():
-        for href in links.hrefs:
+    seen = {name: Reader((built/name).read_text()).tags for name in [*pages, *MOVED]}
+    ids = {name: {attrs.get("id") for _, attrs in tags} for name, tags in seen.items()}
+    for name, tags in seen.items():
+        for href in {attrs["href"] for tag, attrs in tags if tag == "a" and attrs.get("href")}:
             if re.match(r"[a-z]+:", href): continue
             target, _, anchor = href.partition("#")
             target = (target or name).removeprefix("./")
             assert (built/target).is_file(), f"{name} links to {href}"
-            found = not anchor or target not in seen or anchor in seen[target].ids
+            found = not anchor or target not in ids or anchor in ids[target]
             assert found, f"{name} links to {href}"
 
 
@@ -130,8 +122,8 @@ def test_index_lists_every_export(built):
     assert 'href="core.html#write_atomically"' in page
 
 
-def test_modules_of_a_subpackage_are_known(tmp_path, monkeypatch):
-    from gnn_bandits.project.site import api_page, exporting, symbols
+def test_modules_of_a_subpackage_are_known(monkeypatch):
+    from gnn_bandits.project.site import api_page, module_of, symbols
     places = {"toy.wing.room.f": ("room.html#f", "toy/wing/room.py")}
     index = SimpleNamespace(d={"syms": {"toy.wing.room": places, "toy.empty": {}}})
     def f(): "Do something."
@@ -140,11 +132,9 @@ def test_modules_of_a_subpackage_are_known(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "toy.wing.room", room)
     known = symbols("toy")
     assert known == {"room.html#f": ("toy.wing.room", "f")}
-    (tmp_path/"05_room.ipynb").write_text('"#| default_exp wing.room"')
-    modules = exporting(tmp_path, [("Wing", ["05_room.ipynb"])], "toy")
-    assert modules == {"toy.wing.room": "room"}
-    page = api_page(modules, known)
-    assert "## toy.wing.room" in page and "[`f`](page:room.html#f) | Do something." in page
+    assert module_of(["x = 1", "#| default_exp wing.room"], "toy") == "toy.wing.room"
+    page = api_page({"toy.wing.room": "room"}, known)
+    assert "### toy.wing.room" in page and "[`f`](page:room.html#f) | Do something." in page
     assert "[`LIMIT`](page:room.html) | A constant of type `int`." in page
 
 
@@ -194,12 +184,17 @@ def test_first_figure_is_the_preview(built):
     assert content((built/"index.html").read_text(), "og:image").endswith("_static/preview.png")
 
 
+def downloads(page):
+    "What the links of a page let readers save"
+    links = [attrs for tag, attrs in Reader(page.read_text()).tags if tag == "a"]
+    return {attrs["href"] for attrs in links if "download" in attrs}
+
+
 def test_notebooks_can_be_downloaded(built):
     from gnn_bandits.project.site import page_name
     size = 0
     for p in (ROOT/"nbs").glob("*.ipynb"):
-        text = (built/f"{page_name(p)}.html").read_text()
-        assert re.search(rf'href="notebooks/{p.name}" download', text), p.name
+        assert f"notebooks/{p.name}" in downloads(built/f"{page_name(p)}.html"), p.name
         given, ours = (json.loads(f.read_text()) for f in (built/"notebooks"/p.name, p))
         assert not any(c.get("outputs") for c in given["cells"])
         exports = ["#| hide\n", "import nbdev; nbdev.nbdev_export()"]      # needs the project
@@ -220,11 +215,11 @@ def test_tables_of_results_can_be_downloaded(built):
     for p in (ROOT/"nbs").glob("*.ipynb"):
         cells = json.loads(p.read_text())["cells"]
         code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
-        page = (built/f"{page_name(p)}.html").read_text()
+        page = built/f"{page_name(p)}.html"
         clone, reads = "#| needs: project" in code, re.search("""["']results["'/]""", code)
-        offered = 'href="notebooks/results.zip" download' in page
+        offered = "notebooks/results.zip" in downloads(page)
         assert offered == bool(reads and not clone), p.name
-        assert ("runs only in a clone of the project" in page) == clone, p.name
+        assert ("runs only in a clone of the project" in page.read_text()) == clone, p.name
 
 
 class Code(HTMLParser):
@@ -336,6 +331,19 @@ def test_outside_a_project(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="settings.ini"): site(readme=True)
 
 
+def test_old_addresses_lead_on(tiny):
+    "A page that has moved sends its readers on; a table that leads nowhere stops the build"
+    table = tiny/"nbs"/"redirects.yml"
+    table.write_text("old.html: index.html#lost")
+    with pytest.raises(ValueError, match="old.html -> index.html#lost"): site("out")
+    assert not (tiny/"out").exists()
+    table.write_text("old.html: index.html#tiny")
+    site("out")
+    tags = Reader((tiny/"out"/"old.html").read_text()).tags
+    assert ("a", {"href": "index.html#tiny"}) in tags
+    assert ("meta", {"http-equiv": "refresh", "content": "0; url=index.html#tiny"}) in tags
+
+
 def test_missing_sphinx_is_explained(copy, monkeypatch):
     monkeypatch.setitem(sys.modules, "sphinx", None)
     with pytest.raises(ImportError, match=r"gnn_bandits\[docs\]"): site("out")
@@ -358,16 +366,20 @@ def test_warning_keeps_the_old_site(copy):
 
 
 def test_readme_is_reproducible(copy):
-    add_cell(copy/"nbs"/"index.ipynb",
-             "$$a$$ {#eq-added}\n\nBy @eq-added, see [core](00_core.ipynb).\n\n"
-             "::: {.callout-note}\nMind.\n:::")
+    add_cell(copy/"nbs"/"index.ipynb", "Mind [core](00_core.ipynb), `@eq-a` and $x$.")
     site(readme=True)
     first = (copy/"README.md").read_bytes()
     site(readme=True)
     assert (copy/"README.md").read_bytes() == first
     text = first.decode()
-    assert "/core.html)" in text and "> [!NOTE]\n> Mind." in text and r"\tag{" in text
-    assert not re.search(r"\{#|@eq-|:::|\.ipynb\)|#\|", text)
+    assert "/core.html), `@eq-a` and $x$." in text
+    assert not re.search(r"\{#|:::|\.ipynb\)|#\|", text)
+
+
+@pytest.mark.parametrize("part", ["$$a$$ {#eq-a}", "By @eq-a.", "::: {.callout-note}\nMind.\n:::"])
+def test_readme_has_no_boxes_and_labels(copy, part):
+    add_cell(copy/"nbs"/"index.ipynb", part)
+    with pytest.raises(ValueError, match="also the README"): site(readme=True)
 
 
 # in a browser

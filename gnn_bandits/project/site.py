@@ -6,14 +6,28 @@
 __all__ = ['site']
 
 # %% ../../nbs/40_site.ipynb #b0c2c1d5
-import ast, base64, builtins, importlib, inspect, io, json, os, re, shutil, struct, symtable, sys
+import ast, base64, builtins, functools, importlib, inspect, io, json, os, re, shutil, symtable, sys
 import tempfile, textwrap, zipfile
 from collections.abc import Callable
 from importlib.resources import files
 from operator import attrgetter
 from pathlib import Path
+from unittest import mock
 
-from ..core import optional, parameter_rows, short_default, write_atomically
+from ..core import optional, parameter_rows, short_default, templates, write_atomically
+
+# %% ../../nbs/40_site.ipynb #ba27e280
+ASSETS = files("gnn_bandits.project")/"assets" # Styles, scripts, templates and settings of the site
+
+@functools.cache
+def template(
+    name:str, # Of a file in `assets`
+): # A template of jinja2
+    "A template of the site."
+    from jinja2 import FileSystemLoader
+    ours = templates().overlay(loader=FileSystemLoader(ASSETS),
+                               autoescape=lambda name: not name.endswith(".md.jinja"))
+    return ours.get_template(name)
 
 # %% ../../nbs/40_site.ipynb #605e83e0
 FENCED = re.compile(r"^[ \t]*(`{3,}|~{3,}).*?^[ \t]*\1[`~]*[ \t]*$", re.M | re.S)
@@ -33,23 +47,17 @@ def outside_code(
 # %% ../../nbs/40_site.ipynb #ff83dbe2
 BOX = re.compile(r"^(:{3,})[ \t]*\{([^}\n]+)\}[ \t]*\n(?:\s*^#+ +(.+)\n)?", re.M)
 
-def callout(
-    attrs:str, # What stands in the braces
-    heading:str|None=None, # The heading that opens the box, if there is one
-)->tuple[str, str]|None: # Kind and title, or nothing for a box that is no callout
-    "Read the kind and the title of a Quarto callout."
-    kind, title = re.search(r"\.callout-(\w+)", attrs), re.search(r'title="([^"]*)"', attrs)
-    return kind and (kind[1], title[1] if title else heading or kind[1].title())
-
 def boxes(
     text:str, # Markdown without code
 )->str:
     "Open Quarto's boxes the way MyST does."
     def opening(m):
         fence, attrs, heading = m.groups()
-        if box := callout(attrs, heading):
+        kind, title = re.search(r"\.callout-(\w+)", attrs), re.search(r'title="([^"]*)"', attrs)
+        if kind:
+            title = title[1] if title else heading or kind[1].title()
             fold = " dropdown" if 'collapse="true"' in attrs else ""
-            return f"{fence}{{admonition}} {box[1]}\n:class: {box[0]}{fold}\n\n"
+            return f"{fence}{{admonition}} {title}\n:class: {kind[1]}{fold}\n\n"
         classes = " ".join(re.findall(r"\.([\w-]+)", attrs))
         return f"{fence}{{container}} {classes}\n\n" + (f"## {heading}\n" if heading else "")
     return BOX.sub(opening, text)
@@ -107,42 +115,38 @@ def references(
     return REFERENCE.sub(lambda m: f"{{{ROLES[m[2]]}}}`{m[1]}`", text)
 
 # %% ../../nbs/40_site.ipynb #2c4f28d8
+NESTED = re.compile(r"\[([^][\n]*)\[([^][\n]*)\]\(([^()\s]+)\)([^][\n]*)\]\(([^()\s]+)\)")
+LOCAL = re.compile(r"\]\((?![a-z]+:)([\w./-]+\.ipynb)(#[^)\s]+)?\)")
+
 def page_name(
     notebook:str|Path, # File name, `01_graphs.ipynb`
 )->str: # `graphs`
     "The name of a notebook's page."
     return re.sub(r"^\d+[a-zA-Z0-9]*_", "", Path(notebook).stem.lower())
 
-NESTED = re.compile(r"\[([^][\n]*)\[([^][\n]*)\]\(([^()\s]+)\)([^][\n]*)\]\(([^()\s]+)\)")
-
-def one_link(
-    text:str, # Markdown without code
-)->str:
-    "Make one link of a link inside a link."
-    def kept(m):
-        before, name, inner, after, outer = m.groups()
-        place = outer if before or after or "#" in outer else inner
-        return f"[{before}{name}{after}]({place})"
-    return NESTED.sub(kept, text)
-
 def links(
-    text:str, # Markdown
-    url:str, # Where the site is published, ending in a slash
+    text:str, # Markdown without code
+    place:str, # Where a page is, with braces for its name
 )->str:
-    "Point links at pages of this site."
-    text = one_link(text)
-    text = re.sub(rf"\]\({re.escape(url)}([\w.-]+\.html(?:#[\w.-]+)?)\)", r"](page:\1)", text)
-    local = r"\]\((?![a-z]+:)([\w./-]+)\.ipynb(#[^)\s]+)?\)"
-    return re.sub(local, lambda m: f"]({page_name(m[1] + '.ipynb')}.ipynb{m[2] or ''})", text)
+    "Make one link of a link inside a link, and point links to notebooks at their pages."
+    def one(m):
+        before, name, inner, after, outer = m.groups()
+        kept = outer if before or after or "#" in outer else inner
+        return f"[{before}{name}{after}]({kept})"
+    def local(m): return f"]({place.format(page_name(m[1]))}{m[2] or ''})"
+    return LOCAL.sub(local, NESTED.sub(one, text))
 
 # %% ../../nbs/40_site.ipynb #e35528aa
 def to_myst(
     text:str, # Markdown in Quarto's dialect
-    url:str="", # Where the site is published
+    url:str="", # Where the site is published, ending in a slash
 )->str:
     "Translate markdown from Quarto's dialect to MyST's."
-    text = outside_code(voices, text, FENCED)
-    return outside_code(lambda s: links(references(figures(labels(boxes(s)))), url), text)
+    published = re.compile(rf"\]\({re.escape(url)}([\w.-]+\.html(?:#[\w.-]+)?)\)")
+    def rules(text):
+        text = links(references(figures(labels(boxes(text)))), "{}.ipynb")
+        return published.sub(r"](page:\1)", text)
+    return outside_code(rules, outside_code(voices, text, FENCED))
 
 # %% ../../nbs/40_site.ipynb #23612ec1
 def short_signature(
@@ -192,14 +196,6 @@ def lookup(
     thing = attrgetter(name)(importlib.import_module(module))
     return getattr(thing, "fget", None) or getattr(thing, "func", None) or thing
 
-# %% ../../nbs/40_site.ipynb #3384fe6e
-def folded_source(
-    thing:Callable, # A function or a class
-)->str: # Markdown
-    "The code of `thing` behind a fold."
-    fence, code = "`"*6, textwrap.dedent(inspect.getsource(thing)).strip()
-    return f"<details><summary>Code</summary>\n\n{fence}python\n{code}\n{fence}\n\n</details>\n"
-
 # %% ../../nbs/40_site.ipynb #db2d8e0a
 ENTRY = re.compile(r"(?:\[source\]\((?P<source>[^)]*)\)\{.*?\}\s*)?^(?P<level>#+) (?P<name>\S+)\s*"
                    r"```python\n(?P<signature>.*?)\n```\s*(?P<doc>.*)", re.M | re.S)
@@ -211,29 +207,27 @@ def api_entry(
 )->str: # Markdown for Sphinx
     "Lay out the documentation of one function or class."
     if not (m := ENTRY.search(text)): return text
-    name, signature, more = m["name"], m["signature"], ""
-    if place := known.get(f"{page}.html#{name.lower()}"):
+    entry = m.groupdict() | {"table": "", "code": ""}
+    if place := known.get(f"{page}.html#{m['name'].lower()}"):
         thing = lookup(*place)
-        signature = short_signature(name, thing)
-        more = f"{parameter_table(thing)}\n\n{folded_source(thing)}"
-    anchor = f'<span id="{name.lower()}"></span>\n\n' if "." in name else ""
-    source = f"{{.source}}\n[source]({m['source']})\n\n" if m["source"] else ""
+        entry |= {"signature": short_signature(m["name"], thing), "table": parameter_table(thing),
+                  "code": textwrap.dedent(inspect.getsource(thing)).strip()}
     doc, *cut = re.split(r"\n\n(?:\w+\n---|>>> )", m["doc"].strip(), maxsplit=1)
     if cut and doc.startswith("*"): doc += "*"                 # the emphasis ended further down
-    return (f"{anchor}{m['level']} `{name}`\n\n:::::{{container}} api\n{source}"
-            f"```python\n{signature}\n```\n\n{doc}\n\n{more}\n:::::\n")
+    return template("entry.md.jinja").render(entry | {"doc": doc})
 
 # %% ../../nbs/40_site.ipynb #5a65fdfb
 def options(
     source:str, # A code cell
-)->tuple[dict, str]: # Its options and the code without them
-    "Split a code cell into Quarto options and code."
+)->tuple[dict, str]: # Options of Quarto and directives of nbdev, and the code without them
+    "Split a code cell into what it says about itself and code."
     lines = source.splitlines()
     notes = [l[2:].removeprefix(" ") for l in lines if l.startswith("#|")]
-    text = "\n".join(n for n in notes if re.match(r"[\w-]+:( |$)|[ \t]", n))
+    quarto = [n for n in notes if re.match(r"[\w-]+:( |$)|[ \t]", n)]
+    nbdev = dict((n.split(maxsplit=1) + [""])[:2] for n in notes if n and n not in quarto)
     code = "\n".join(l for l in lines if not l.startswith("#|")).strip("\n")
-    yaml = optional("yaml", "docs")
-    try: return yaml.safe_load(text) or {}, code
+    yaml, text = optional("yaml", "docs"), "\n".join(quarto)
+    try: return nbdev | (yaml.safe_load(text) or {}), code
     except yaml.YAMLError as e:
         raise ValueError(f"expected YAML in the options of a cell, got:\n{text}") from e
 
@@ -319,12 +313,8 @@ def prepare(
 )->tuple[dict, list[dict]]: # Title, description and so on; the cells
     "Read a notebook the way nbdev prepares it for its pages."
     nbio, processors = optional("execnb.nbio", "docs"), optional("nbdev.processors", "docs")
-    nb, before = nbio.read_nb(notebook), os.environ.get("IN_TEST")
-    os.environ["IN_TEST"] = "1"
-    try: processors.FilterDefaults()(nb)
-    finally:
-        if before is None: del os.environ["IN_TEST"]
-        else: os.environ["IN_TEST"] = before
+    nb = nbio.read_nb(notebook)
+    with mock.patch.dict(os.environ, IN_TEST="1"): processors.FilterDefaults()(nb)
     head, *cells = nbio.nb2dict(nb)["cells"]
     if head["cell_type"] != "raw":
         raise ValueError(f"expected {Path(notebook).name} to open with a '# Title' cell")
@@ -332,21 +322,30 @@ def prepare(
     return front, [c for c in cells if not "".join(c["source"]).startswith("<!-- WARNING: THIS")]
 
 # %% ../../nbs/40_site.ipynb #5b1e0d02
-def directives(
-    source:str, # A code cell
-)->set[str]: # First words of its `#|` lines
-    "What a cell tells nbdev to do with it."
-    notes = [line[2:].split() for line in source.splitlines() if line.startswith("#|")]
-    return {words[0] for words in notes if words}
+EXPORTS = {"export", "exporti"} # Directives of cells that go into the module
+
+def code_of(
+    notebook:str|Path, # Path of a notebook
+)->list[str]:
+    "The code cells of a notebook, hidden ones too."
+    cells = json.loads(Path(notebook).read_text(encoding="utf-8"))["cells"]
+    return ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
+
+def module_of(
+    sources:list[str], # From `code_of`
+    lib:str, # The package
+)->str: # Such as `gnn_bandits.core`, or nothing
+    "The module that a notebook writes."
+    found = [opts["default_exp"] for opts, _ in map(options, sources) if "default_exp" in opts]
+    return f"{lib}.{found[0]}" if found else ""
 
 def shows_code(
     source:str, # A code cell
 )->bool:
     "Whether readers see the code of a cell, perhaps behind a fold."
     opts, code = options(source)
-    dropped = {"hide", "export", "exporti", "default_exp"} & directives(source)
     quiet = False in (opts.get("echo"), opts.get("include")) or opts.get("output") == "asis"
-    return bool(code.strip()) and not dropped and not quiet
+    return bool(code.strip()) and not quiet and not opts.keys() & {"hide", "default_exp", *EXPORTS}
 
 # %% ../../nbs/40_site.ipynb #5b1e0d05
 def inner_names(
@@ -389,22 +388,21 @@ def missing_names(
     lib:str="", # The package
 )->dict[str, tuple[str, str]|None]: # From name to what to import; None if nothing helps
     "The names that the shown code of a notebook needs and does not make."
-    found = re.search(r"^#\| *default_exp +([\w.]+)", "\n".join(sources), re.M)
-    here, how, own, called, missing = f"{lib}.{found[1]}" if found else "", {}, set(), set(), {}
+    here, how, own, called, missing = module_of(sources, lib), {}, set(), set(), {}
     def ask(name):
         if name not in how and name in GIVEN or how.get(name) == "shown": return
         wanted = None if name in own else how.get(name)      # an import at the top would be undone
         missing[name] = wanted if missing.get(name, wanted) == wanted else None
     for source in sources:
-        shown, exported = shows_code(source), {"export", "exporti"} & directives(source)
-        for node in ast.parse(options(source)[1]).body:
+        shown, (opts, code) = shows_code(source), options(source)
+        for node in ast.parse(code).body:
             used, inside, sets = statement_names(node)
             if shown:
                 for name in sorted(used): ask(name)
                 called |= inside
                 if not isinstance(node, (ast.Import, ast.ImportFrom)): own |= sets
                 how |= dict.fromkeys(sets, "shown")
-            else: how |= set_by(node, here if exported else "")
+            else: how |= set_by(node, here if opts.keys() & EXPORTS else "")
     for name in sorted(called): ask(name)
     return missing
 
@@ -414,30 +412,26 @@ def import_lines(
     lib:str="", # The package, whose imports come last
 )->str: # Code
     "Write import statements."
-    whole, parts = [], {}
+    asked = {}
     for name, (module, there) in wanted.items():
-        own = name in (there, module.partition(".")[0])          # no other name was given
-        renamed = (there or module) + ("" if own else f" as {name}")
-        if there: parts.setdefault(module, []).append(renamed)
-        else: whole.append((module, f"import {renamed}"))
-    def written(module, names):
-        line = f"from {module} import {', '.join(sorted(names))}"
+        renamed = None if name in (there, module.partition(".")[0]) else name
+        asked.setdefault((module, bool(there)), []).append(ast.alias(there or module, renamed))
+    def order(key):
+        root = key[0].partition(".")[0]
+        return 2 if root == lib else 0 if root in sys.stdlib_module_names else 1, key[1], key[0]
+    def written(module, parts):
+        names = sorted(asked[module, parts], key=lambda alias: alias.name)
+        line = ast.unparse(ast.ImportFrom(module, names, 0) if parts else ast.Import(names))
         if len(line) <= 88: return line
         line = line.replace(" import ", " import (", 1) + ")"
         return textwrap.fill(line, 88, subsequent_indent="    ")
-    def order(entry):
-        root = entry[0].partition(".")[0]
-        return 2 if root == lib else 0 if root in sys.stdlib_module_names else 1
-    froms = [(module, written(module, names)) for module, names in sorted(parts.items())]
-    return "\n".join(line for _, line in sorted(sorted(whole) + froms, key=order))
+    return "\n".join(written(*key) for key in sorted(asked, key=order))
 
 def page_imports(
-    notebook:str|Path, # Path of a notebook
+    sources:list[str], # From `code_of`
     lib:str="", # The package
 )->str: # Code, or nothing
     "The imports that the code of a page needs and does not show."
-    cells = json.loads(Path(notebook).read_text(encoding="utf-8"))["cells"]
-    sources = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
     missing = missing_names(sources, lib)
     if lost := sorted(name for name, where in missing.items() if where is None):
         raise ValueError("expected shown code to use only names that shown cells set or that can "
@@ -446,20 +440,17 @@ def page_imports(
     return import_lines(missing, lib)
 
 # %% ../../nbs/40_site.ipynb #75594db0
-RESULTS = "results.zip" # The folder of tables, for download
-
-TABLES = f"It reads tables of results: unpack [{RESULTS}](download:notebooks/{RESULTS}) beside it."
-CLONE = "It reads other notebooks too, so it runs only in a clone of the project."
-
-def what_it_reads(
-    notebook:Path, # Path of a notebook
-)->str: # A sentence, or nothing
-    "Say which files a notebook needs beside it."
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    sources = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
-    tables = any(re.search(r'''["']results(?=["'/])''', s) for s in sources)
-    clone = any(options(s)[0].get("needs") == "project" for s in sources)
-    return CLONE if clone else TABLES if tables else ""           # a clone has the tables
+def opening(
+    origin:str, # Where the notebook is published, `https://host/p/blob/main/nbs/01_graphs.ipynb`
+    sources:list[str], # From `code_of`
+)->str: # Markdown
+    "Say which notebook a page was made from, how to get it and run it, and which files it reads."
+    project, _, file = origin.partition("/blob/")
+    file = file.partition("/")[2]                                  # without the branch
+    return template("origin.md.jinja").render(
+        origin=origin, project=project, file=file, name=Path(file).name, folder=Path(project).name,
+        tables=any(re.search(r'''["']results(?=["'/])''', s) for s in sources),
+        clone=any(options(s)[0].get("needs") == "project" for s in sources))
 
 def packed(
     folder:Path, # With files in it
@@ -473,30 +464,6 @@ def packed(
             z.writestr(entry, p.read_bytes(), zipfile.ZIP_DEFLATED)
     return made.getvalue()
 
-def opening(
-    origin:str, # Where the notebook is published, `https://host/p/blob/main/nbs/01_graphs.ipynb`
-    reads:str="", # From `what_it_reads`
-)->str: # Markdown
-    "Say which notebook a page was made from, and how to get it and run it."
-    project, _, file = origin.partition("/blob/")
-    file = file.partition("/")[2]                                  # without the branch
-    name, folder = Path(file).name, Path(project).name
-    return f"""<details class="origin"><summary>Open this notebook: {name}</summary>
-
-[Download the notebook](download:notebooks/{name}) without its outputs, or
-[see it on GitHub](<{origin}>). {reads}
-These commands fetch the project and open the notebook in Jupyter:
-
-```sh
-git clone {project}
-cd {folder} && pip install -c constraints.txt -e '.[dev,docs,molecules]'
-jupyter lab {file}
-```
-
-</details>
-
-"""
-
 # %% ../../nbs/40_site.ipynb #28a2117a
 KERNEL = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
           "language_info": {"name": "python", "pygments_lexer": "ipython3"}}
@@ -508,14 +475,14 @@ def page(
     known:dict[str, tuple[str, str]], # From `symbols`
     url:str="", # Where the site is published
     origin:str="", # Link to the notebook
-    imports:str="", # From `page_imports`
-    reads:str="", # From `what_it_reads`
+    sources:list[str]=(), # From `code_of`
+    lib:str="", # The package
 )->dict: # A notebook for MyST-NB
     "Translate a whole notebook."
     lead = f"{{.lead}}\n{front['description']}\n\n" if front.get("description") else ""
     if "$" in (title := front["title"]):
         raise ValueError(f"expected a title without math, got {title!r}")
-    made = opening(origin, reads) if origin else ""
+    made = opening(origin, sources) if origin else ""
     seen, out = set(), [text_cell(to_myst(f"# {front['title']}\n\n{lead}{made}", url))]
     for cell in cells:
         text = "".join(cell["source"])
@@ -523,7 +490,7 @@ def page(
         seen.add(text)
         out.append(page_cell(cell, name, known, url))
     out = list(filter(None, out))
-    if imports:
+    if imports := page_imports(sources, lib):
         fold = {"code-fold": True, "code-summary": "Imports of the code on this page"}
         first = next(i for i, cell in enumerate(out) if cell["cell_type"] == "code"
                      and "remove-input" not in cell["metadata"]["tags"])
@@ -551,15 +518,11 @@ def sidebar(
 # %% ../../nbs/40_site.ipynb #6af6d1cd
 def menus(
     groups:list[tuple[str, list[str]]], # From `sidebar`
-)->str:
+)->str: # Markdown
     "The sidebar as hidden tables of contents."
-    def menu(title, names):
-        caption = f":caption: {title}\n" if title else ""
-        return "```{toctree}\n:hidden:\n" + caption + "\n" + "\n".join(names) + "\n```"
     pages = [(title, [page_name(n) for n in names if n != "index.ipynb"])
              for title, names in groups]
-    if not any("api" in names for _, names in pages): pages.append(("Reference", ["api"]))
-    return "\n\n".join(menu(*group) for group in pages if group[1])
+    return template("menus.md.jinja").render(groups=[group for group in pages if group[1]])
 
 # %% ../../nbs/40_site.ipynb #bd1b65c9
 def api_rows(
@@ -580,84 +543,38 @@ def api_rows(
 def api_page(
     modules:dict[str, str], # From module to page
     known:dict[str, tuple[str, str]], # From `symbols`
-    level:str="#", # Of the heading; more hashes make it part of a page
 )->str: # Markdown
     "Write the index of all exported names."
-    lead = "{.lead}\n" if level == "#" else ""
-    parts = [f"{level} Index of names\n\n{lead}Everything the package exports, module by module."]
-    for module, page in modules.items():
-        rows = "\n".join(f"| [`{name}`](page:{place}) | {doc} |"
-                         for name, place, doc in api_rows(module, page, known))
-        table = f":::{{container}} names\n| Name | |\n|---|---|\n{rows}\n:::"
-        if rows: parts.append(f"{level}# {module}\n\n{table}")
-    return "\n\n".join(parts) + "\n"
+    rows = [(module, api_rows(module, page, known)) for module, page in modules.items()]
+    return template("names.md.jinja").render(modules=[group for group in rows if group[1]])
 
 # %% ../../nbs/40_site.ipynb #837d9397
-EXTENSIONS = ["myst_nb", "sphinx_copybutton", "sphinx_togglebutton"]
-COPY = (".cell_input pre, .api details pre, "
-        "div[class^=highlight-]:not(.api *):not(.cell_output *) > .highlight > pre")
-FURO = {"top_of_page_buttons": [],
-        "light_css_variables": {"color-brand-primary": "#0b5f9e", "color-brand-content": "#0b5f9e",
-                                "color-code-background": "#f6f8fa"},
-        "dark_css_variables": {"color-brand-primary": "#7cc0f4", "color-brand-content": "#7cc0f4",
-                               "color-code-background": "#1c1f24"}}
-MATHJAX = ["core", "input/tex", "output/chtml", "a11y/assistive-mml"]
-
 def sphinx_settings(
-    title:str, # Of the site
-    author:str, # Of the project
-    version:str, # Of the project
-    rights:str="", # Who holds the copyright, with years; the author if empty
-    url:str="", # Where the site is published, ending in a slash
-    tagline:str="", # What the project is, in a few words
+    cfg, # nbdev's settings
 )->dict:
     "Settings of Sphinx, of its extensions and of the theme."
-    return dict(
-        project=title, html_title=title, author=author, copyright=rights or author, release=version,
-        language="en", extensions=EXTENSIONS, suppress_warnings=["myst.header"],
-        nb_execution_mode="off", nb_merge_streams=True, nb_render_markdown_format="myst",
-        nb_code_prompt_show="Code", nb_code_prompt_hide="Code", copybutton_selector=COPY,
-        myst_enable_extensions=["dollarmath", "amsmath", "colon_fence", "attrs_inline",
-                                "attrs_block", "deflist", "tasklist"],
-        myst_heading_anchors=4, myst_dmath_allow_space=False, myst_dmath_double_inline=True,
-        myst_url_schemes={"http": None, "https": None, "mailto": None,
-                          "page": "{{path}}#{{fragment}}", "download": "{{path}}"},
-        numfig=True, numfig_format={"figure": "Figure %s", "table": "Table %s"},
-        math_eqref_format="Equation {number}", mathjax_path="mathjax/startup.js",
-        mathjax3_config={"loader": {"load": MATHJAX}}, templates_path=["_templates"],
-        html_extra_path=["_extra"], html_baseurl=url,
-        html_js_files=[("site.js", {"defer": "defer"})],
-        html_context={"url": url, "tagline": f"{title} — {tagline}" if tagline else title},
-        html_theme="furo", html_theme_options=FURO, html_static_path=["_static"],
-        html_css_files=["site.css"],
-        pygments_style="github-light-high-contrast",
-        pygments_dark_style="github-dark-colorblind",
-        html_use_index=False, html_copy_source=False, html_show_sourcelink=False,
-        html_show_sphinx=False)
+    fixed = optional("yaml", "docs").safe_load((ASSETS/"sphinx.yml").read_text(encoding="utf-8"))
+    tagline = cfg.description.partition(":")[0]                    # its beginning, up to a colon
+    return fixed | dict(
+        project=cfg.title, html_title=cfg.title, author=cfg.author, release=cfg.version,
+        copyright=cfg.copyright or cfg.author, html_baseurl=cfg.doc_host + cfg.doc_baseurl,
+        html_context={"url": cfg.doc_host + cfg.doc_baseurl, "tagline": tagline},
+        templates_path=[str(ASSETS/"templates")],
+        html_static_path=["_static", str(ASSETS/"static")])
 
 # %% ../../nbs/40_site.ipynb #4e972280
-TEMPLATE = """{% extends "!page.html" %}
-{% set heading = tagline if pagename == master_doc else title|striptags ~ " — " ~ project %}
-{% block htmltitle %}<title>{{ heading|e }}</title>{% endblock %}
-{% block extrahead %}
-<link rel="icon" type="image/svg+xml" href="{{ pathto('_static/icon.svg', 1) }}">
-<link rel="alternate icon" type="image/png" href="{{ pathto('_static/icon.png', 1) }}">
-{%- if meta and meta.description %}
-<meta name="description" content="{{ meta.description|e }}">
-<meta property="og:description" content="{{ meta.description|e }}">
-{%- endif %}
-<meta property="og:title" content="{{ heading|e }}">
-<meta property="og:type" content="website">
-<meta property="og:site_name" content="{{ project|e }}">
-{%- if pageurl %}
-<meta property="og:url" content="{{ pageurl|e }}">
-{%- endif %}
-<meta property="og:image" content="{{ url }}_static/preview.png">
-<meta property="og:image:alt" content="{{ tagline|e }}">
-<meta name="twitter:card" content="summary_large_image">
-{% endblock %}
-{% block footer %}{{ super() }}<p class="version">{{ project }} {{ release }}</p>{% endblock %}
-"""
+def first_picture(
+    app, # The running Sphinx
+    name:str, # Of the page
+    _, # The template
+    context:dict, # What the template can show; grows
+    doctree, # The page, or nothing for the page of the search
+):
+    "Let links to a page show its first figure."
+    images = doctree.findall(lambda node: node.tagname == "image") if doctree else ()
+    first = next((image for image in images if image["uri"].startswith("_images/")), None)
+    if first and name != app.config.root_doc:
+        context |= {"picture": first["uri"], "picture_alt": first.get("alt", "")}
 
 # %% ../../nbs/40_site.ipynb #15ffdad0
 POINTS = ((12, 40), (31, 53), (27, 25), (47, 37), (51, 11))       # in a square of 64, y downwards
@@ -667,11 +584,8 @@ COLOURS = [NODE]*4 + [CHOSEN]
 
 def icon()->str:
     "A small graph with one chosen node, as SVG."
-    lines = "".join("M{} {}L{} {}".format(*POINTS[a], *POINTS[b]) for a, b in EDGES)
-    dots = "".join(f'<circle cx="{x}" cy="{y}" r="8" fill="{c}"/>'
-                   for (x, y), c in zip(POINTS, COLOURS))
-    return ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64">'
-            f'<path d="{lines}" stroke="{EDGE}" stroke-width="4" fill="none"/>{dots}</svg>')
+    return template("icon.svg.jinja").render(points=POINTS, edges=EDGES, edge=EDGE,
+                                             dots=list(zip(POINTS, COLOURS)))
 
 # %% ../../nbs/40_site.ipynb #87e7208b
 def draw(
@@ -699,52 +613,6 @@ def draw(
         figure.savefig(made, format="png", transparent=not title)
     return made.getvalue()
 
-# %% ../../nbs/40_site.ipynb #4cab4008
-SCRIPT = """(() => {
-  const all = (selector) => [...document.querySelectorAll(selector)];
-  const root = document.documentElement;
-  const wide = (e) => e.scrollWidth > e.clientWidth + 1
-                      && /auto|scroll/.test(getComputedStyle(e).overflowX);
-  const boxes = "article :is(pre, div, figure, mjx-container)";
-  const tall = (e) => e.scrollHeight > e.clientHeight + 1
-                      && /auto|scroll/.test(getComputedStyle(e).overflowY);
-  const reach = () => {
-    const scrolls = all(boxes).map((e) => [e, wide(e) || tall(e)]);
-    for (const [e, does] of scrolls) {
-      if (does && !e.hasAttribute("tabindex")) { e.tabIndex = 0; e.dataset.reach = ""; }
-      if (!does && "reach" in e.dataset) { e.removeAttribute("tabindex"); delete e.dataset.reach; }
-    }
-  };
-  const settle = () => {
-    const waited = root.classList.contains("typesetting");
-    root.classList.remove("typesetting");
-    const id = decodeURIComponent(location.hash.slice(1));
-    if (waited && id) document.getElementById(id)?.scrollIntoView();
-    reach();
-  };
-  addEventListener("DOMContentLoaded", () => {
-    const math = window.MathJax?.startup?.promise;
-    if (math) math.then(settle, settle); else settle();
-    for (const e of all(".sidebar-toggle"))
-      e.addEventListener("keydown", (k) => { if (k.key === "Enter") e.click(); });
-  });
-  let timer;
-  addEventListener("resize", () => { clearTimeout(timer); timer = setTimeout(reach, 150); });
-  let opened = [];
-  addEventListener("beforeprint", () => {
-    opened = all("article details:not([open])").filter((e) => !e.closest(".api, .origin"));
-    opened.forEach((e) => { e.open = true; });
-    all("img[loading=lazy]").forEach((e) => { e.loading = "eager"; });
-  });
-  addEventListener("afterprint", () => opened.forEach((e) => { e.open = false; }));
-})();
-"""
-WAIT = """<script>
-document.documentElement.classList.add("typesetting");
-setTimeout(() => document.documentElement.classList.remove("typesetting"), 2000);
-</script>
-"""
-
 # %% ../../nbs/40_site.ipynb #d205eace
 def smaller(
     png:bytes, # A picture
@@ -762,25 +630,21 @@ def smaller(
 # %% ../../nbs/40_site.ipynb #9b801cdd
 def write_assets(
     source:Path, # Folder with pages for Sphinx
-    title:str="", # Of the site
-    tagline:str="", # What the project is, in a few words
+    settings:dict, # From `sphinx_settings`
 ):
-    "Write what the pages load, and the template they are made with."
-    for name in "_static", "_templates", "_extra": (source/name).mkdir(parents=True)
-    static = source/"_static"
-    (source/"_templates"/"page.html").write_text(TEMPLATE, encoding="utf-8")
-    (static/"site.css").write_bytes((files("gnn_bandits.project")/"site.css").read_bytes())
-    (static/"site.js").write_text(SCRIPT, encoding="utf-8")
+    "Draw and copy what the pages load."
+    static, title = source/"_static", settings["project"]
+    static.mkdir(parents=True)
     (static/"icon.svg").write_text(icon(), encoding="utf-8")
     (static/"icon.png").write_bytes(draw(64, 64))
-    (static/"preview.png").write_bytes(smaller(draw(1200, 630, title, tagline)))
+    card = draw(1200, 630, title, settings["html_context"]["tagline"])
+    (static/"preview.png").write_bytes(smaller(card))
     mathjax = Path(optional("sphinx-mathjax-offline", "docs").__file__).parent/"static"/"mathjax"
     for part in "output/chtml/fonts", "input/tex/extensions":
         shutil.copytree(mathjax/part, static/"mathjax"/part)
-    for part in "startup", *MATHJAX:
-        file = Path(f"{part}.js")
-        (static/"mathjax"/file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(mathjax/file, static/"mathjax"/file)
+    for part in "startup", *settings["mathjax3_config"]["loader"]["load"]:
+        (static/"mathjax"/part).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(mathjax/f"{part}.js", static/"mathjax"/f"{part}.js")
 
 # %% ../../nbs/40_site.ipynb #ce10f39d
 def number_by_page(
@@ -793,8 +657,6 @@ def number_by_page(
             for n, name in enumerate(sorted(ids, key=ids.get), 1): ids[name] = (n,)
 
 # %% ../../nbs/40_site.ipynb #5398f27d
-SUMMARY = 'if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;'
-
 def render(
     source:Path, # Folder with pages for Sphinx
     html:Path, # Folder to make
@@ -808,55 +670,46 @@ def render(
     with docutils.patch_docutils(), docutils.docutils_namespace():
         app = sphinx.Sphinx(source, source, html, html.with_name("doctrees"), "html", status=None,
                             warning=warnings, freshenv=True)
-        app.add_js_file(None, body=SUMMARY)
         app.connect("env-check-consistency", number_by_page)
+        app.connect("html-page-context", first_picture)
         app.build(force_all=True)
     text = re.sub(r"\x1b\[[\d;]*m", "", warnings.getvalue()).replace(f"{source}{os.sep}", "")
     if text.strip(): raise ValueError(f"expected no warning from Sphinx, got:\n{text.strip()}")
 
 # %% ../../nbs/40_site.ipynb #e23ab2a3
-def png_size(
-    path:Path, # Of a picture
-)->tuple[int, int]|None: # Width and height in pixels; None for other files
-    "Read the size of a PNG from its head."
-    with path.open("rb") as f: head = f.read(24)
-    return struct.unpack(">II", head[16:]) if head.startswith(b"\x89PNG") else None
-
 def sized_images(
-    text:str, # HTML
+    page, # Of Beautiful Soup
     folder:Path, # Where it will be
-)->str:
+):
     "Reserve the room of every picture, and load all but the first when they come into view."
-    seen = []
-    def sized(m):
-        size, given = png_size(folder/m[1]), re.search(r' width="(\d+)"', m[0])
-        if not size or " height=" in m[0]: return m[0]
-        if given: return f'<img height="{round(int(given[1])*size[1]/size[0])}"{m[0][4:]}'
-        seen.append(m[1])
-        lazy = ' loading="lazy"' if len(seen) > 1 else ""
-        return f'<img width="{size[0]}" height="{size[1]}"{lazy}{m[0][4:]}'
-    return re.sub(r'<img\b[^>]*?\bsrc="(_images/[^"]+)"[^>]*>', sized, text)
+    pil = optional("PIL.Image", "docs")
+    pictures = page.select('img[src^="_images/"][src$=".png"]:not([height])')
+    first = next((p for p in pictures if not p.has_attr("width")), None)
+    for picture in pictures:
+        with pil.open(folder/picture["src"]) as png: width, height = png.size
+        if given := picture.get("width"): picture["height"] = round(int(given)*height/width)
+        else:
+            picture["width"], picture["height"] = width, height
+            if picture is not first: picture["loading"] = "lazy"
 
 # %% ../../nbs/40_site.ipynb #cfe8cfcb
-COUNTED = re.compile(r'<table class="docutils[^>]*>\s*<thead>\s*<tr[^>]*>'
-                     r'<th[^>]*>(?:<p></p>)?</th>.*?</table>', re.S)
-ROW = re.compile(r'<tr class="([\w-]+)"><td>(?:<p>)?(?:<span id="([\w.:-]+)">)?(\d+)'
-                 r'(?:</span>)?(?:</p>)?</td>')
-
 def row_anchors(
-    text:str, # HTML
-)->str:
+    page, # Of Beautiful Soup
+):
     "Name the rows of tables that count them, and let each number link to its row."
-    def table(m):
-        nonlocal tables
-        if not ROW.search(m[0]): return m[0]
-        tables += 1
-        prefix = "row" if tables == 1 else f"row-{tables}"
-        return ROW.sub(lambda r: row(r, r[2] or f"{prefix}-{r[3]}"), m[0])
-    def row(r, name):
-        return f'<tr class="{r[1]}" id="{name}"><td><a class="row" href="#{name}">{r[3]}</a></td>'
     tables = 0
-    return COUNTED.sub(table, text)
+    for table in page.select("table.docutils"):
+        head, said = table.select_one("thead th"), lambda cell: cell.get_text(strip=True)
+        rows = [tr for tr in table.select("tr:has(> td)") if said(tr.td).isdigit()]
+        if not head or said(head) or not rows: continue
+        tables += 1
+        for tr in rows:
+            number, named = said(tr.td), tr.td.find(id=True)
+            prefix = "row" if tables == 1 else f"row-{tables}"
+            tr["id"] = named["id"] if named else f"{prefix}-{number}"
+            link = page.new_tag("a", attrs={"class": "row", "href": f"#{tr['id']}"}, string=number)
+            tr.td.clear()
+            tr.td.append(link)
 
 # %% ../../nbs/40_site.ipynb #a1763c7d
 def lighter_code(
@@ -866,149 +719,99 @@ def lighter_code(
     return re.sub(r'<span class="(?:n|o|p|w)">([^<]*)</span>', r"\1", text)
 
 # %% ../../nbs/40_site.ipynb #08b9540d
-HEAD = re.compile(r"<th(?=[ >])(?![^>]*\bscope=)")
-NAMES = (('class="caption" role="heading"', 'class="caption" role="heading" aria-level="2"'),
-         ('<aside class="sidebar-drawer', '<aside aria-label="All pages" class="sidebar-drawer'),
-         ('<aside class="toc-drawer', '<aside aria-label="On this page" class="toc-drawer'))
+PARTS = {".caption[role=heading]": ("aria-level", "2"), # What Furo does not say about its parts
+         "aside.sidebar-drawer": ("aria-label", "All pages"),
+         "aside.toc-drawer": ("aria-label", "On this page"),
+         "thead th:not([scope])": ("scope", "col"), "th:not([scope])": ("scope", "row"),
+         'a[href^="notebooks/"]': ("download", "")}
 
 def named_parts(
-    text:str, # HTML
-)->str:
+    page, # Of Beautiful Soup
+):
     "Say what the heads of tables, of the sidebar and of the contents belong to."
-    columns = lambda m: HEAD.sub('<th scope="col"', m[0])
-    text = re.sub(r"<thead.*?</thead>", columns, text, flags=re.S)
-    for old, new in NAMES: text = text.replace(old, new)
-    return HEAD.sub('<th scope="row"', text)
-
-# %% ../../nbs/40_site.ipynb #0da9d58d
-def preview(
-    text:str, # HTML
-    url:str, # Where the site is published
-)->str:
-    "Show the first figure of a page in links to it."
-    image = re.search(r'<img\b[^>]*\bsrc="(_images/[^"]+)"[^>]*>', text)
-    if not image: return text
-    alt = re.search(r'\balt="([^"]*)"', image[0])
-    for name, content in ("og:image", url + image[1]), ("og:image:alt", alt[1] if alt else ""):
-        text = re.sub(rf'(<meta property="{name}" content=")[^"]*', lambda m: m[1] + content, text)
-    return text
+    for selector, (attribute, value) in PARTS.items():
+        for element in page.select(selector): element[attribute] = value
 
 # %% ../../nbs/40_site.ipynb #5b1e0c02
-TAG_ID = re.compile(r'(<[a-zA-Z][^<>]*?)( id="([^"]*)")')
-
-def unique_ids(
-    text:str, # HTML
-)->str:
-    "Take an id away from every element but the first that has it."
+def one_anchor(
+    page, # Of Beautiful Soup
+    ids:dict[str, set[str]], # From page to its anchors
+):
+    "Keep the first of equal anchors, and point links of nbdev at anchors that exist."
     seen = set()
-    def once(m):
-        first = m[3] not in seen
-        seen.add(m[3])
-        return m[0] if first else m[1]
-    return TAG_ID.sub(once, text)
+    for element in page.find_all(id=True):
+        if element["id"] in seen: del element["id"]
+        else: seen.add(element["id"])
+    for link in page.select('a.external[href*=".html#"]'):
+        target, _, anchor = link["href"].partition("#")
+        tries = [a for a in (anchor, anchor.rpartition(".")[0]) if a in ids.get(target, ())]
+        if target in ids: link["href"] = f"{target}#{next(iter(tries), '')}"
 
 # %% ../../nbs/40_site.ipynb #8016682b
-UNTOUCHED = re.compile(r"<(script|style|template)\b.*?</\1>", re.S)
-
 def finished(
-    name:str, # Of the page
-    text:str, # Its HTML
+    text:str, # The HTML of a page
     folder:Path, # Where it is
-    url:str="", # Where the site is published
+    ids:dict[str, set[str]], # From page to its anchors
 )->str:
     "Apply all finishing rules to a page."
-    def rules(text):
-        text = unique_ids(named_parts(row_anchors(sized_images(lighter_code(text), folder))))
-        if name != "index": text = preview(text, url)
-        return re.sub(r'(<a\b[^>]*href="notebooks/[^"]+")', r"\1 download", text)
-    math = "_static/mathjax/" in text
-    text = outside_code(rules, text, UNTOUCHED)
-    return text.replace("</head>", f"{WAIT}</head>", 1) if math else text
+    page = optional("bs4", "docs").BeautifulSoup(lighter_code(text), "html.parser")
+    out = optional("bs4.formatter", "docs")
+    form = out.HTMLFormatter(out.EntitySubstitution.substitute_xml, void_element_close_prefix="")
+    form.attributes = lambda element: [(name, value or None)      # in the order they have
+                                       for name, value in element.attrs.items()]
+    sized_images(page, folder)
+    row_anchors(page)
+    named_parts(page)
+    one_anchor(page, ids)
+    return page.decode(formatter=form)
 
+# %% ../../nbs/40_site.ipynb #248a39a3
+def redirect(
+    html:Path, # A finished site
+    moved:dict[str, str], # From old address to new one
+    ids:dict[str, set[str]], # From page to its anchors
+    url:str="", # Where the site is published
+):
+    "Let old addresses lead to new ones."
+    for old, new in moved.items():
+        page, _, anchor = new.partition("#")
+        if page not in ids or anchor and anchor not in ids[page]:
+            raise ValueError(f"expected a page or an anchor of this site, got {old} -> {new}")
+        if old in ids: raise ValueError(f"expected a page that is gone, got {old} -> {new}")
+        text = template("redirect.html.jinja").render(new=new, url=url)
+        (html/old).write_text(text, encoding="utf-8")
+
+# %% ../../nbs/40_site.ipynb #987e66ac
 def finish(
     html:Path, # A site written by Sphinx
+    moved:dict[str, str], # From old address to new one
     url:str="", # Where it is published
 ):
-    "Make the pictures smaller and finish every page."
+    "Make the pictures smaller, finish every page and let old addresses lead on."
     for p in sorted((html/"_images").glob("*.png")): p.write_bytes(smaller(p.read_bytes()))
-    for p in sorted(html.glob("*.html")):
-        text = finished(p.stem, p.read_text(encoding="utf-8"), html, url)
-        p.write_text(text, encoding="utf-8")
-
-# %% ../../nbs/40_site.ipynb #30506ed8
-WORDS = {"eq": "Equation", "fig": "Figure", "tbl": "Table"}
-
-def numbering(
-    text:str, # All cells of the notebook
-)->dict[str, str]: # From label to what a reference to it says
-    "Number labelled things by kind, in order."
-    names = {}
-    for title, label in re.findall(r"^#+ (.*?)[ \t]*\{#(sec-[\w-]+)", text, flags=re.M):
-        anchor = re.sub(r"[^a-z0-9_-]", "", title.lower().replace(" ", "-"))
-        names[label] = f"[{title}](#{anchor})"
-    for kind, word in WORDS.items():
-        found = re.findall(rf"(?:\{{#|^#\| label: *)({kind}-[\w-]+)", text, flags=re.M)
-        names |= {label: f"{word} {n}" for n, label in enumerate(found, 1)}
-    return names
-
-# %% ../../nbs/40_site.ipynb #6c569ee1
-DIV = re.compile(r"^:{3,} *\{([^}\n]+)\} *\n(?:\s*^#+ +([^\n]+)\n)?(.*?)^:{3,} *$", re.M | re.S)
-
-def alerts(
-    text:str, # Markdown without code
-)->str:
-    "Turn Quarto's callouts into GitHub's; other boxes lose their frame."
-    def alert(m):
-        attrs, heading, body = m[1], m[2], m[3].strip()
-        kind, title = callout(attrs, heading) or ("", heading or "")
-        title = f"**{title}**\n\n" if title.lower() != kind else ""
-        if not kind: return title + body
-        return re.sub("^", "> ", f"[!{kind.upper()}]\n{title}{body}", flags=re.M)
-    return DIV.sub(alert, text)
-
-# %% ../../nbs/40_site.ipynb #8f761a8c
-def numbered(
-    text:str, # Markdown without code
-    names:dict[str, str], # From `numbering`
-)->str:
-    "Write out the numbers of labels and references."
-    def name(m):
-        if m[1] in names: return names[m[1]]
-        raise ValueError(f"expected a label in the index notebook for the reference @{m[1]}")
-    text = re.sub(r"\s*\$\$[ \t]*\{#(eq-[\w-]+)\}",
-                  lambda m: rf" \tag{{{names[m[1]].split()[1]}}}$$", text)
-    text = re.sub(r"^: +(.+?)[ \t]*\{#(tbl-[\w-]+)[^}\n]*\}",
-                  lambda m: f"{names[m[2]]}: {m[1]}", text, flags=re.M)
-    text = re.sub(r"(?<=\S)[ \t]*\{[#.][\w-]+[^}\n]*\}[ \t]*$", "", text, flags=re.M)
-    return REFERENCE.sub(name, text)
+    pages = {p: p.read_text(encoding="utf-8") for p in sorted(html.glob("*.html"))}
+    ids = {p.name: set(re.findall(r' id="([^"]+)"', text)) for p, text in pages.items()}
+    for p, text in pages.items(): p.write_text(finished(text, html, ids), encoding="utf-8")
+    redirect(html, moved, ids, url)
 
 # %% ../../nbs/40_site.ipynb #221ea36a
+QUARTO = re.compile(rf"^:{{3,}}.*|\{{[#.][a-z][^}}\n]*\}}|{REFERENCE.pattern}", re.M)
+
 def to_github(
     text:str, # Markdown in Quarto's dialect
-    names:dict[str, str], # From `numbering`
     url:str, # Where the site is published
     folder:str="nbs", # Where the notebooks are
 )->str:
     "Translate markdown from Quarto's dialect to GitHub's."
-    def published(m): return f"]({url}{page_name(m[1])}.html{m[2] or ''})"
     def rule(text):
-        text = one_link(text)
-        text = re.sub(r"\]\((?![a-z]+:)([\w./-]+\.ipynb)(#[^)\s]+)?\)", published, text)
-        text = re.sub(r"(!\[[^]]*\]\()(?![a-z]+:|/|index_files/)", rf"\1{folder}/", text)
-        return numbered(alerts(text), names)
+        if found := QUARTO.search(text):
+            raise ValueError("expected a front page without boxes, labels and references, because "
+                             f"it is also the README, got {found[0]!r}")
+        text = links(text, url + "{}.html")
+        return re.sub(r"(!\[[^]]*\]\()(?![a-z]+:|/|index_files/)", rf"\1{folder}/", text)
     return outside_code(rule, text)
 
 # %% ../../nbs/40_site.ipynb #8420e8c4
-def readme_picture(
-    opts:dict, # The options of the cell
-    names:dict[str, str], # From `numbering`
-    file:str, # Where the picture is
-)->str: # Markdown
-    "Show a picture with its number and caption."
-    caption, number = opts.get("fig-cap", ""), names.get(opts.get("label"), "")
-    below, alt = ": ".join(filter(None, [number, caption])), opts.get("fig-alt") or plain(caption)
-    return f"![{alt}]({file})" + (f"\n\n{below}" if below else "")
-
 INTERACTIVE = "[This part is interactive: see it on the site.](index.ipynb)"
 
 def readme_output(
@@ -1026,7 +829,6 @@ def readme_output(
 # %% ../../nbs/40_site.ipynb #d847c3cb
 def readme_cell(
     cell:dict, # A cell as nbdev prepared it
-    names:dict[str, str], # From `numbering`
     images:dict[str, bytes], # Pictures so far, by file name; grows
 )->list[str]: # Pieces of markdown in Quarto's dialect
     "Write one cell."
@@ -1039,7 +841,8 @@ def readme_cell(
         if png := out.get("data", {}).get("image/png"):
             file = f"index_files/figure-{len(images) + 1}.png"
             images[file] = base64.b64decode("".join(png))
-            parts.append(readme_picture(opts, names, file))
+            caption = opts.get("fig-cap", "")
+            parts += [f"![{opts.get('fig-alt') or plain(caption)}]({file})", caption]
         else: parts.append(readme_output(out, opts))
     return parts
 
@@ -1053,19 +856,11 @@ def readme_text(
     folder:str="nbs", # Where the notebooks are
 )->tuple[str, dict[str, bytes]]: # The README and its pictures
     "Write the README from a prepared notebook."
-    names, images = numbering("\n".join("".join(c["source"]) for c in cells)), {}
-    lead = f"> {front['description']}" if front.get("description") else ""
-    parts = [part for c in cells for part in readme_cell(c, names, images)]
-    body = [to_github(part, names, url, folder) for part in parts]
+    lead, images = f"> {front['description']}" if front.get("description") else "", {}
+    body = [to_github(part, url, folder) for c in cells for part in readme_cell(c, images)]
     return "\n\n".join(filter(None, [f"# {front['title']}", NOTE, lead, *body])) + "\n", images
 
 # %% ../../nbs/40_site.ipynb #aee9938f
-def tagline(
-    description:str, # Of the project, in settings.ini
-)->str: # Its beginning, up to a colon
-    "Say in a few words what the project is."
-    return description.partition(":")[0]
-
 def project():
     "nbdev's settings of the project around the working directory."
     here = Path.cwd()
@@ -1101,65 +896,17 @@ def install(
         if out.exists(): out.rename(old)
         new.rename(out)
 
-# %% ../../nbs/40_site.ipynb #dd6ee1df
-def exporting(
-    nbs:Path, # Folder with the notebooks
-    groups:list[tuple[str, list[str]]], # From `sidebar`
-    lib:str, # The package
-)->dict[str, str]: # From module to page, in the order of the sidebar
-    "Find out which notebook writes which module."
-    found = {}
-    for name in [name for _, names in groups for name in names]:
-        m = re.search(r"#\| *default_exp +([\w.]+)", (nbs/name).read_text(encoding="utf-8"))
-        if m: found[f"{lib}.{m[1]}"] = page_name(name)
-    return found
-
-def copy_images(
-    nbs:Path, # Folder with the notebooks
-    source:Path, # Folder with the pages
-):
-    "Copy the pictures that lie beside the notebooks."
-    for p in nbs.rglob("*"):
-        if p.suffix not in (".png", ".svg", ".jpg"): continue
-        copy = source/p.relative_to(nbs)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(p, copy)
-
-# %% ../../nbs/40_site.ipynb #635f8fef
-def documented(
-    name:str, # Of a page
-    notebook:dict, # From `page`
-)->set[str]: # Anchors such as `core.html#f`
-    "Find out which names a page documents."
-    text = "\n".join(c["source"] for c in notebook["cells"] if c["cell_type"] == "markdown")
-    names = re.findall(r"^#+ `(\S+)`\n\n:::::\{container\} api", text, flags=re.M)
-    return {f"{name}.html#{n.lower()}" for n in names}
-
-def existing_anchors(
-    text:str, # Markdown
-    anchors:set[str], # From `documented`, for all pages
-)->str:
-    "Point links at anchors that exist."
-    def place(m):
-        tries = m[1], m[1].rpartition(".")[0]
-        return "page:" + next((t for t in tries if t in anchors), m[1].partition("#")[0])
-    return outside_code(lambda s: re.sub(r"page:([\w.-]+\.html#[\w.-]+)", place, s), text)
-
 # %% ../../nbs/40_site.ipynb #ffe5cbf8
-def translate_all(
-    notebooks:list[Path], # Those to translate
+def translated(
+    notebook:Path, # Its path
     known:dict[str, tuple[str, str]], # From `symbols`
-    url:str, # Where the site is published
-    origin:str, # Where the notebooks are published
-    lib:str="", # The package
-)->dict[str, dict]: # From page to notebook for MyST-NB
-    "Translate notebooks, naming the one that cannot be."
-    pages = {}
-    for p in notebooks:
-        try: pages[page_name(p)] = page(page_name(p), *prepare(p), known, url, f"{origin}/{p.name}",
-                                        page_imports(p, lib), what_it_reads(p))
-        except ValueError as e: raise ValueError(f"{p.name}: {e}") from e
-    return pages
+    cfg, # nbdev's settings
+)->dict: # A notebook for MyST-NB
+    "Translate a notebook, or say which one cannot be."
+    origin = f"{cfg.git_url}/blob/{cfg.branch}/{notebook.parent.name}/{notebook.name}"
+    try: return page(page_name(notebook), *prepare(notebook), known, cfg.doc_host + cfg.doc_baseurl,
+                     origin, code_of(notebook), Path(cfg.lib_path).name)
+    except ValueError as e: raise ValueError(f"{notebook.name}: {e}") from e
 
 def bare(
     text:str, # A notebook
@@ -1173,39 +920,31 @@ def bare(
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
 def write_pages(
-    source:Path, # Folder to make
+    source:Path, # Folder with pages for Sphinx
     cfg, # nbdev's settings
 ):
-    "Write all pages of a project, their pictures and what they load for Sphinx."
-    nbs, lib, url = Path(cfg.nbs_path), Path(cfg.lib_path).name, cfg.doc_host + cfg.doc_baseurl
+    "Write all pages of a project, their pictures and the files that readers can download."
+    nbs, lib = Path(cfg.nbs_path), Path(cfg.lib_path).name
     notebooks = sorted(p for p in nbs.glob("*.ipynb") if not p.name.startswith(("_", ".")))
     menu = (nbs/"sidebar.yml").read_text(encoding="utf-8")
     groups, known = sidebar(menu, {p.name for p in notebooks}), symbols(lib)
-    origin = f"{cfg.git_url}/blob/{cfg.branch}/{nbs.name}"
-    pages = translate_all(notebooks, known, url, origin, lib)
+    pages = {page_name(p): translated(p, known, cfg) for p in notebooks}
     pages["index"]["cells"].append(text_cell(menus(groups)) | {"id": "menus"})
-    names, own = exporting(nbs, groups, lib), "api" in pages
-    index = api_page(names, known, "##" if own else "#")
-    if own: pages["api"]["cells"].append(text_cell(index) | {"id": "names"})
-    anchors = set().union(*(documented(name, notebook) for name, notebook in pages.items()))
-    write_assets(source, cfg.title, tagline(cfg.description))
-    copy_images(nbs, source)
-    (source/"_extra"/"notebooks").mkdir()
-    if (nbs/"results").is_dir():
-        (source/"_extra"/"notebooks"/RESULTS).write_bytes(packed(nbs/"results"))
-    for p in notebooks:
-        text = bare(p.read_text(encoding="utf-8"))
-        (source/"_extra"/"notebooks"/p.name).write_text(text, encoding="utf-8")
+    if "api" in pages:
+        listed = [nbs/name for _, names in groups for name in names]
+        modules = {module_of(code_of(p), lib): page_name(p) for p in listed}
+        modules.pop("", None)                                     # pages that write no module
+        pages["api"]["cells"].append(text_cell(api_page(modules, known)) | {"id": "names"})
     for name, notebook in pages.items():
-        for cell in notebook["cells"]:
-            if cell["cell_type"] == "markdown":
-                cell["source"] = existing_anchors(cell["source"], anchors)
-            for data in (out.get("data", {}) for out in cell.get("outputs", [])):
-                if "text/markdown" in data:
-                    told = "".join(data["text/markdown"])
-                    data["text/markdown"] = existing_anchors(told, anchors)
         (source/f"{name}.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
-    if not own: (source/"api.md").write_text(existing_anchors(index, anchors), encoding="utf-8")
+    for p in (p for p in nbs.rglob("*") if p.suffix in (".png", ".svg", ".jpg")):
+        (source/p.relative_to(nbs)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(p, source/p.relative_to(nbs))
+    downloads = source/"_extra"/"notebooks"
+    downloads.mkdir(parents=True)
+    if (nbs/"results").is_dir(): (downloads/"results.zip").write_bytes(packed(nbs/"results"))
+    for p in notebooks:
+        (downloads/p.name).write_text(bare(p.read_text(encoding="utf-8")), encoding="utf-8")
 
 # %% ../../nbs/40_site.ipynb #79225c41
 def write_readme(
@@ -1228,13 +967,15 @@ def site(
     cfg, folder = project(), Path(out).resolve()
     if readme: print(f"wrote {os.path.relpath(write_readme(cfg))}"); return
     check_out(folder)
-    for name in ["sphinx", "furo", "sphinx-mathjax-offline", *EXTENSIONS]: optional(name, "docs")
-    url = cfg.doc_host + cfg.doc_baseurl
+    settings, moved = sphinx_settings(cfg), Path(cfg.nbs_path)/"redirects.yml"
+    for name in ["sphinx", "furo", "sphinx-mathjax-offline", *settings["extensions"]]:
+        optional(name, "docs")
+    moved = optional("yaml", "docs").safe_load(moved.read_text()) if moved.exists() else None
     with tempfile.TemporaryDirectory() as d:
         source, html = Path(d)/"source", Path(d)/"html"
+        write_assets(source, settings)
         write_pages(source, cfg)
-        render(source, html, sphinx_settings(cfg.title, cfg.author, cfg.version, cfg.copyright,
-                                             url, tagline(cfg.description)))
-        finish(html, url)
+        render(source, html, settings)
+        finish(html, moved or {}, settings["html_baseurl"])
         install(html, folder)
     print(f"wrote {len(list(folder.glob('*.html')))} pages to {os.path.relpath(folder)}")
