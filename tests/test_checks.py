@@ -95,7 +95,7 @@ def test_one_factor_at_a_time_on_at_least_four_processors(processors):
         if factor in steers: assert {*env} == steers[factor]
 
 
-def test_what_is_finished_is_not_played_again(processors, tmp_path, capsys):
+def test_what_is_finished_is_not_played_again(processors, tmp_path, capsys, monkeypatch):
     table = tmp_path/"t.csv"
     run = lambda *a: processors.main(["--table", str(table), *a])
     assert run("--only", "generic", "torch") == 0
@@ -105,11 +105,13 @@ def test_what_is_finished_is_not_played_again(processors, tmp_path, capsys):
     assert run("--only", "generic", "haswell") == 1        # goes on, and says what failed
     assert processors.played[3:] == [("numba", "haswell")]
     assert "1 of 2 configurations failed" in capsys.readouterr().out
+    monkeypatch.setattr(processors, "probe", lambda env: dict(numba="znver4"))
+    assert run("--only", "znver4") == 0 and len(processors.played) == 4    # that of the machine
     run("--only", "generic", "--again")
-    assert processors.played[4:] == [("numba", "generic")] and len(pd.read_csv(table)) == 5
+    assert processors.played[4:] == [("numba", "generic")] and len(pd.read_csv(table)) == 6
     processors.source_hash = lambda: "another"
     assert run("--only", "generic") == 0 and len(processors.played) == 6
-    assert len(pd.read_csv(table)) == 5                    # the row of the old source is gone
+    assert len(pd.read_csv(table)) == 6                    # the row of the old source is gone
 
 
 def test_what_cannot_be_had_is_skipped_by_name(processors, tmp_path):
