@@ -47,6 +47,7 @@ class Table:
     together:Callable|None=None # key -> what keys share that are played in one go; None: each alone
     digits:int|None=7 # Significant digits
     clock:tuple=() # Columns that are no result: times, memory
+    alone:bool=False # Whether its memory is measured: never two pieces at a time
 
     def groups(self, keys):
         "Pieces of work: keys that are played in one go."
@@ -84,7 +85,7 @@ def work(table, keys, o):
 
 def played(table, groups, o):
     "The rows of each piece of work, as they come."
-    jobs = min(o.jobs, len(groups)) or 1
+    jobs = 1 if table.alone else min(o.jobs, len(groups)) or 1
     tasks = (delayed(work)(table, keys, o) for keys in groups)
     return Parallel(jobs, return_as="generator_unordered", batch_size=1)(tasks)
 
