@@ -491,6 +491,7 @@ undo.examples = """  gnn_bandits campaign undo solubility
 # %% ../nbs/42_cli.ipynb #9a88c5dd
 def changed(folder, json, method, word, ids, *reason):
     "Call a method of a campaign for some candidates and say so."
+    if not ids: raise ValueError("expected at least one id")
     with opened(folder) as c: getattr(c, method)(ids, *reason)
     said = f"{word}: {', '.join(ids)}"
     with recorded(f"recorded as {said}"): say(json, {method: ids}, said)
