@@ -58,7 +58,7 @@ TESTS_LEFT_OUT = ("site", "pages", "workflows", "bench", "journal", "campaign_fa
                   "campaign_storage", "robustness", "checks",
                   "stored")                          # the stored campaigns are counted apart
 NOTEBOOKS_LEFT_OUT = ("17_journal", "18_intake", "25_troubleshooting", "26_glossary", "39_bench",
-                      "40_site", "42_cli", "43_api", "index")
+                      "40_site", "43_api", "index")
 QUICK = ("core", "gntk", "ntk", "features", "relations", "posterior", "surrogate", "campaigns",
          "claims")
 
