@@ -83,15 +83,16 @@ class Pulls:
         merged:dict[int, tuple[float, float, float]], # From `check_observations`
     ):
         "Remember more pulls."
-        new = [a for a in merged if a not in self.place]
-        if new:
-            self.place |= zip(new, range(len(self.place), len(self.place) + len(new)))
-            self.arms = torch.cat([self.arms, torch.tensor(new)])
-            grown = (torch.cat([v, v.new_zeros(len(new))]) for v in (self.counts, self.means))
-            self.counts, self.means = grown
+        new = []
         for arm, more in merged.items():
-            i, (n, mean, _) = self.place[arm], self.of(arm)
-            self.counts[i], self.means[i], self.within = merge((n, mean, self.within), more)
+            n, mean, self.within = merge((*self.of(arm)[:2], self.within), more)
+            if (i := self.place.get(arm)) is None: new.append((arm, n, mean))
+            else: self.counts[i], self.means[i] = n, mean
+        self.place |= {arm: len(self.place) + i for i, (arm, *_) in enumerate(new)}
+        old = self.arms, self.counts, self.means
+        self.arms, self.counts, self.means = (
+            torch.cat([v, torch.tensor(more, dtype=v.dtype)]) for v, more in zip(old, zip(*new))
+        ) if new else old
     def copy(self)->"Pulls":
         "An independent record of the same pulls."
         new = copy.copy(self)

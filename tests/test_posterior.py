@@ -337,11 +337,10 @@ def kinds(n=12, lam=0.2, hidden=0.):
     K, own = Phi @ Phi.T + r.diag(), hidden*torch.eye(n).double()
     root = c.gram_root(K)
     draw = lambda rng: root @ torch.from_numpy(rng.standard_normal(n))
-    full = Library.of(Phi, r + hidden)
     return {"matrix": c.Posterior(K + own, lam),
             "features": c.FeaturePosterior(Phi, lam, r + hidden, hidden),
             "rows": c.RowsPosterior(lambda a: K[a], K.diagonal(), lam, draw, hidden, hidden),
-            "library": LazyPosterior(full, lam, lead=3, few=2, hidden=hidden)}
+            "library": LazyPosterior(Library.of(Phi, r), lam, 3, 2, hidden, hidden)}
 
 ANSWERS = {"mean": lambda p: p.mean, "std": lambda p: p.std, "t": lambda p: p.t,
            "arms": lambda p: p.arms, "counts": lambda p: p.counts, "rewards": lambda p: p.rewards,
