@@ -18,7 +18,7 @@ from torch import Tensor
 from .core import check_memory, optional
 from .graphs import GraphDomain
 from .posterior import Belief
-from .surrogate import FittedBelief, Surrogate, candidate_priors
+from .surrogate import Scaled, Surrogate, candidate_priors
 
 # %% ../nbs/21_bridges.ipynb #17b41d38
 def read_graphs(
@@ -284,7 +284,7 @@ def whole(
 )->Belief: # A copy
     "A posterior whose uncertainty has nothing left out."
     new = belief.copy()
-    if getattr(new, "hidden", 0.): new.hidden = 0.
+    new.hidden = 0.
     return new
 
 # %% ../nbs/21_bridges.ipynb #17b6e0e1
@@ -311,8 +311,8 @@ def as_botorch_model(
         (2, 1)
     """
     belief = model.latent if isinstance(model, Surrogate) else model
-    belief = belief.inner if isinstance(belief, FittedBelief) else belief
-    if not hasattr(belief, "covariances"):
+    belief = belief.inner if isinstance(belief, Scaled) else belief
+    if not isinstance(belief, Belief):
         raise ValueError("expected a Surrogate or an exact posterior over a pool, "
                          f"got {type(model).__name__}")
     none = torch.zeros(0, dtype=torch.float64)
