@@ -9,7 +9,7 @@ __all__ = ['STATES', 'UNSURE', 'RULES', 'FACTS', 'FORMAT', 'SIZES', 'SPAN', 'PAR
            'named', 'reasoned', 'suggested', 'measured', 'added', 'check_event', 'replay', 'pool_hash', 'same_pool',
            'check_ids', 'as_text', 'check_size', 'clear_unfinished', 'Campaign', 'as_policy', 'candidate_table',
            'simple_cell', 'cells_of', 'column_of', 'write_pool', 'text_hash', 'read_texts', 'read_rows', 'read_pool',
-           'told_by_id', 'Arm', 'which', 'Told', 'told', 'told_table', 'check_labels', 'check_values', 'ModelReport',
+           'told_by_id', 'Arm', 'which', 'Told', 'told', 'told_rows', 'check_labels', 'check_values', 'ModelReport',
            'virtual', 'best_of_random', 'is_part', 'check_output', 'one_at_a_time', 'guard']
 
 # %% ../nbs/47_inside_a_campaign.ipynb #c52b7659
@@ -957,7 +957,7 @@ def told(
     if alone and rewards is not None:
         raise ValueError("expected a table or {id: value} alone, or candidates and values; got "
                          "both")
-    if isinstance(candidates, pd.DataFrame): return told_table(candidates, noise)
+    if isinstance(candidates, pd.DataFrame): return told_rows(candidates, noise)
     if isinstance(candidates, dict): return Told(list(candidates), list(candidates.values()), noise)
     labelled = isinstance(candidates, pd.Series)
     if labelled and rewards is None: named, rewards = candidates.index, candidates
@@ -967,7 +967,7 @@ def told(
     return Told(plain(named), plain(rewards), noise, None, name if name in ("arm", "id") else None,
                 candidates.index if labelled else None)
 
-def told_table(table, noise):
+def told_rows(table, noise):
     "The columns of a table of measurements."
     if table.index.name in ("id", "arm"): table = table.reset_index()
     columns = list(table.columns)

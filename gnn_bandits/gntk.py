@@ -171,7 +171,7 @@ def strip_sums(A, first, last, B, b, m, series, near, terms, work):
 
 # %% ../nbs/03_gntk.ipynb #2ba8dfce
 @njit(**COMPILED)
-def mirror(out, i, last, j, end):
+def mirror_block(out, i, last, j, end):
     "Copy rows `i` to `last`, columns `j` to `end`, left of the diagonal, to its other side."
     for r in range(i, last, 16):                      # small squares: a line is read once
         for s in range(j, end, 16):
@@ -203,7 +203,7 @@ def graph_sums(A, start, rows, B, begin, columns, pairs, series, near, terms, ou
                     s = 0.
                     for k in range(max(begin[g] - b, 0), min(begin[g + 1] - b, m)): s += work[2, k]
                     out[i, to + g - j] += s
-        if half: mirror(out, first, rows[1], j, e)    # while the strip is still in the cache
+        if half: mirror_block(out, first, rows[1], j, e)    # while the strip is still in the cache
         j = e
 
 # %% ../nbs/03_gntk.ipynb #d76f88ee

@@ -1081,19 +1081,19 @@ def lines(
         weights = ", with weights on the edges" if self.weighted else ""
         yield f"A node has {low} to {high} neighbours, {mean:.2f} on average{weights}."
     if self.types:
-        yield f"Edges have the types {shorten(self.types)}; aggregation ignores them."
+        yield f"Edges have the types {first_few(self.types)}; aggregation ignores them."
     if self.isolated:
         yield (f"Nodes without neighbours: {self.isolated}. Aggregation leaves them with their "
                "own features. Check that their edges were not lost.")
     if self.labels is not None:
-        yield (f"The only feature was a class and was one-hot encoded: {shorten(self.labels)}. "
+        yield (f"The only feature was a class and was one-hot encoded: {first_few(self.labels)}. "
                'If it is a number, pass labels="number".')
     if self.constant:
-        yield (f"Feature columns {shorten(self.constant)} have the same value at every node. A "
+        yield (f"Feature columns {first_few(self.constant)} have the same value at every node. A "
                "column of zeros can be left out; a constant that is not zero only measures "
                "degrees.")
     if self.dropped:
-        yield (f"Present but not used: {shorten(self.dropped)}. What matters for the reward "
+        yield (f"Present but not used: {first_few(self.dropped)}. What matters for the reward "
                "should be a node feature, an edge weight or an edge type.")
     twin = f"Graphs with a twin, another graph with the same aggregated features: {self.twins}."
     if self.twins and self.lost == self.twins:
@@ -1106,7 +1106,7 @@ def lines(
     else: yield "No two graphs have the same aggregated features."
 
 # %% ../nbs/01_graphs.ipynb #8b29378f
-def shorten(values, most=12):
+def first_few(values, most=12):
     "Values with commas, no more than `most` of them."
     more = f" and {len(values) - most} more" if len(values) > most else ""
     return ", ".join(map(str, values[:most])) + more

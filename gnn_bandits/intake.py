@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['HEAD', 'MOST_COLUMNS', 'NOTHING', 'FORMULA', 'PLAIN_NUMBER', 'MOST_LEVELS', 'MOST_CLASSES', 'LARGEST', 'LEAVE_OUT',
-           'TABLES', 'GRAPHS', 'MOST_HOPS', 'existing', 'decoded', 'check_text', 'records', 'first_rows',
+           'TABLES', 'GRAPHS', 'MOST_HOPS', 'existing', 'decoded', 'head_of_text', 'records', 'first_rows',
            'check_columns', 'read_cells', 'to_number', 'numbers', 'swallowed', 'read_results', 'for_spreadsheet',
            'from_spreadsheet', 'sheet', 'meant', 'check_nodes', 'read_graphml', 'too_deep', 'read_nodelink',
            'nodelink_graph', 'is_number', 'choose_attributes', 'describe_attribute', 'encode_attribute',
            'graph_problem', 'graphs_to_domain', 'Intake', 'check_unique', 'try_sample', 'read_molecules', 'fits',
-           'read_graphs', 'check_saved', 'read_candidates']
+           'read_graph_files', 'check_saved', 'read_candidates']
 
 # %% ../nbs/18_intake.ipynb #91c0c2d7
 import codecs, csv, io, json, re
@@ -54,7 +54,7 @@ def decoded(
     if whole and not text.strip("\ufeff \t\r\n"): raise ValueError(f"{path} is empty")
     return text.lstrip("\ufeff")
 
-def check_text(
+def head_of_text(
     path:str|Path, # A file
     size:int=HEAD, # Bytes to look at
 )->str: # The beginning of the file
@@ -127,7 +127,7 @@ def read_cells(
     "A table from a file, every cell as text."
     path = existing(path)
     if path.suffix.lower() in (".parquet", ".pq"): return read_parquet(path, needed)
-    head, size = check_text(path), path.stat().st_size
+    head, size = head_of_text(path), path.stat().st_size
     separator, begin, (header, *_) = first_rows(head, path=path)
     if size > HEAD and not re.search(r"[\r\n]", head[begin:].lstrip()):
         raise ValueError(f"{path} is not a table: its header is longer than {HEAD//2**20} MB")
@@ -355,7 +355,7 @@ def read_nodelink(
     path:str|Path, # A .json file
 )->list: # Pairs of an id, None if there is none, and a networkx graph
     "Graphs from node-link JSON."
-    check_text(path)
+    head_of_text(path)
     check_memory(f"reading {path}", 40.*Path(path).stat().st_size, "split it into smaller files")
     try: data = json.loads(decoded(Path(path).read_bytes(), path))
     except (ValueError, RecursionError) as e:
@@ -600,7 +600,7 @@ def fits(
     "Whether a table can hold a value as it is; an integer may be too large for one."
     return not isinstance(value, int) or -2**63 <= value < 2**63
 
-def read_graphs(
+def read_graph_files(
     path:str|Path, # A .graphml or .json file, or a folder of .graphml files
     id:str|None, # Attribute of the graph that names it; None: its id, if it has one
     features:Sequence|None, # Node attributes; None: see `choose_attributes`
@@ -679,13 +679,13 @@ def read_candidates(
         return Intake(domain, pd.DataFrame(index=range(len(domain))), ids,
                       pd.DataFrame(columns=["row", "id", "reason"]))
     if path.is_dir() or kind in GRAPHS:
-        return read_graphs(path, id, features, invalid, hops, undirected, like)
+        return read_graph_files(path, id, features, invalid, hops, undirected, like)
     if kind not in TABLES:
         raise ValueError(f"expected a file that ends in {', '.join((*TABLES, *GRAPHS, '.npz'))}, "
                          f"or a folder of .graphml files, got {path.name}")
     smiles = smiles or how.get("smiles")
     if smiles is None:
-        there = "" if kind in (".parquet", ".pq") else first_rows(check_text(path), 1, path)[2][0]
+        there = "" if kind in (".parquet", ".pq") else first_rows(head_of_text(path), 1, path)[2][0]
         there = there and f"; its columns are {', '.join(there):.300}"
         raise ValueError(f"expected smiles=, or --smiles on the command line, with the name of the "
                          f"column of {path} that holds SMILES{there}")

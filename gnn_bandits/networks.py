@@ -214,7 +214,7 @@ def row_tiles(*tensors):
     cuts = list(range(TILE, len(tensors[0]) - TILE + 1, TILE))
     return list(zip(*(t.tensor_split(cuts) for t in tensors)))
 
-def graph_sums(values, sizes):
+def sums_by_graph(values, sizes):
     "Sums of the (R,) values over the rows of each graph."
     n = len(sizes)
     if (sizes == sizes[0]).all(): return values.view(n, -1).sum(1)
@@ -233,7 +233,7 @@ def __call__(
     weights = [W.detach() for W in self.weights]
     single = lambda part: forward(weights, part[0][:, None], part[0].new_ones(len(part[0])))
     outputs = list(in_threads(single, row_tiles(x)))
-    with one_thread(): return graph_sums(torch.cat(outputs), sizes)/counts
+    with one_thread(): return sums_by_graph(torch.cat(outputs), sizes)/counts
 
 # %% ../nbs/04_networks.ipynb #fc07cfdf
 def node_factors(

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['hidden_', 'neighbours', 'scramble', 'classes', 'row_keys', 'refine', 'with_itself', 'self_kernel', 'Surroundings',
            'surroundings', 'gather', 'len_of', 'tangent', 'relational_kernel', 'counts', 'shared', 'overlap',
-           'features_of', 'check_types', 'in_words', 'ByType', 'components', 'evidence_weights']
+           'features_of', 'check_types', 'counted', 'ByType', 'components', 'evidence_weights']
 
 # %% ../nbs/15_relations.ipynb #0e3ca12f
 import math
@@ -284,7 +284,7 @@ def check_types(
                          f"{words[1]}; read both in the same way")
 
 # %% ../nbs/15_relations.ipynb #d1c571ca
-def in_words(
+def counted(
     n, # How many
     word:str, # Of what
 )->str:

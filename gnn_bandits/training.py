@@ -20,7 +20,7 @@ from .graphs import GraphDomain
 from .networks import LazyGNN, LazyNet, forward, layer_scales, node_factors
 
 # %% ../nbs/10_training.ipynb #a0bc1659
-def check_observations(
+def check_pulls(
     arms:Sequence[int], # Arm of each pull
     y:Sequence[float], # Reward of each pull
     n:int, # Number of arms
@@ -189,7 +189,7 @@ def gradient_descent(
     options:Descent, # λ, J, C
 )->Trained: # `losses` has the regularised loss at θ⁰, θ¹, …, so one more than steps
     "The paper's TrainGNN and TrainNN: gradient descent on the regularised squared error."
-    arms, y = check_observations(arms, y, len(X))
+    arms, y = check_pulls(arms, y, len(X))
     if options.J == math.inf:
         raise ValueError("expected a finite number of steps J for a network, got inf")
     seen = (distinct_arms if options.distinct else every_pull)(arms, y)
@@ -281,7 +281,7 @@ def linearized_fit(
     if not isinstance(K, Tensor) or K.ndim != 2 or K.shape[0] != K.shape[1]:
         raise ValueError("expected the square kernel of all arms, "
                          f"got {getattr(K, 'shape', type(K).__name__)}")
-    seen = distinct_arms(*check_observations(arms, y, len(K)))
+    seen = distinct_arms(*check_pulls(arms, y, len(K)))
     a, root = torch.from_numpy(seen.arms), torch.from_numpy(seen.weight).sqrt()
     columns = K[:, a].double()
     kappa, Q = torch.linalg.eigh(root[:, None]*columns[a]*root)
@@ -369,7 +369,7 @@ def adam(
     first = net.weights if start is None else start.net.weights
     if [W.shape for W in first] != [W.shape for W in net.weights]:
         raise ValueError("expected to start from weights of the same network, got other shapes")
-    arms, y = check_observations(arms, y, len(X))
+    arms, y = check_pulls(arms, y, len(X))
     seen = (distinct_arms if options.distinct else every_pull)(arms, y)
     order = rng.permutation(len(seen.y)) if options.batch else np.arange(len(seen.y))
     batches = make_batches(net, X, seen, order, options.batch or len(order))
@@ -408,7 +408,7 @@ def tangent_fit(
     "Train a network within the span of its gradients at the start, to the end."
     for name, value in (("lam", lam), ("tol", tol)): check_number(name, value, above=True)
     check_number("max_passes", max_passes, 1, whole=True)
-    seen = distinct_arms(*check_observations(arms, y, len(X)))
+    seen = distinct_arms(*check_pulls(arms, y, len(X)))
     a, batch = torch.from_numpy(seen.arms), full_batch(net, X, seen)
     ridge = lam/torch.from_numpy(seen.weight*len(y))
     factor = torch.linalg.cholesky(K[a][:, a].double() + ridge.diag())

@@ -17,7 +17,7 @@ from torch.testing import assert_close
 from gnn_bandits import bridges
 from gnn_bandits.bandits import Prior
 from gnn_bandits.bridges import (GraphRegressor, as_botorch_model, candidate_numbers, condition,
-                                 joint_posterior, read_graphs, whole)
+                                 joint_posterior, as_domain, whole)
 from gnn_bandits.campaigns import Campaign
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.surrogate import FittedBelief, Surrogate, candidate_priors
@@ -73,7 +73,7 @@ def test_smiles():
     np.testing.assert_allclose(both[0], alone[0], rtol=1e-9)
     with pytest.raises(ValueError, match="cannot be read"): reg.predict(["nonsense"])
     with pytest.raises(ValueError, match="made by from_smiles"):
-        GraphRegressor(depths=(1,)).fit(list(read_graphs([chain(4), chain(5)])), [1., 2.]).predict(
+        GraphRegressor(depths=(1,)).fit(list(as_domain([chain(4), chain(5)])), [1., 2.]).predict(
             ["CC"])
 
 
@@ -111,7 +111,7 @@ def test_whole_numbers_are_read_as_they_were_learned():
 @pytest.mark.parametrize("bad", [[], "CCO", 3, None, [1.5, 2.5], {"a": 1}, np.ones((3, 2))])
 def test_what_is_no_list_of_graphs_is_refused(bad):
     with pytest.raises(ValueError, match="expected a GraphDomain, or a list of networkx graphs"):
-        read_graphs(bad)
+        as_domain(bad)
 
 
 def test_units_do_not_matter(world):

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.networks import LazyGNN, LazyNN, forward
 from gnn_bandits.training import (ADAM, STOPPING, AdamOptions, Descent, Schedule, StopRule, adam,
-                                  check_observations, descent_filter, distinct_arms, every_pull,
+                                  check_pulls, descent_filter, distinct_arms, every_pull,
                                   flatness, full_batch, gradient_descent, linearized_fit,
                                   loss_gradient_, make_batches, scaled_rate, tangent_fit)
 
@@ -287,7 +287,7 @@ def test_bad_observations_are_refused_everywhere(X, arms, y, words):
     before, K = [W.clone() for W in net.weights], net.tangent_kernel(X)
     rng = np.random.default_rng(0)
     state = rng.bit_generator.state
-    for train in (lambda: check_observations(arms, y, 12),
+    for train in (lambda: check_pulls(arms, y, 12),
                   lambda: gradient_descent(net, X, arms, y, two),
                   lambda: adam(net, X, arms, y, rng=rng), lambda: linearized_fit(K, arms, y, two),
                   lambda: tangent_fit(net, X, arms, y, K, 1.)):
@@ -298,13 +298,13 @@ def test_bad_observations_are_refused_everywhere(X, arms, y, words):
 
 def test_observations_come_in_any_form():
     "Lists, arrays, tensors, also with a gradient, and single values are one and the same"
-    expected = check_observations([3, 1], [0.5, 2.], 4)
+    expected = check_pulls([3, 1], [0.5, 2.], 4)
     for arms, y in ((np.array([3, 1]), np.array([0.5, 2.])),
                     (torch.tensor([3, 1]), torch.tensor([0.5, 2.], dtype=torch.float64)),
                     ([torch.tensor(3), np.int64(1)], torch.tensor([0.5, 2.], requires_grad=True))):
-        for a, b in zip(check_observations(arms, y, 4), expected):
+        for a, b in zip(check_pulls(arms, y, 4), expected):
             assert a.dtype == b.dtype and a.tolist() == b.tolist()
-    assert [v.tolist() for v in check_observations(3, torch.tensor(0.5), 4)] == [[3], [0.5]]
+    assert [v.tolist() for v in check_pulls(3, torch.tensor(0.5), 4)] == [[3], [0.5]]
 
 
 def test_bad_kernels_and_divergence(X):

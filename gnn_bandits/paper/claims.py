@@ -58,7 +58,7 @@ def largest_difference(a, b):
     "Largest difference of two tensors."
     return float((a - b).abs().max())
 
-def vector_kernel(X, Y, L=2):
+def ordered_kernel(X, Y, L=2):
     "The NTK of all nodes as one vector, which knows their order."
     return ntk((X.vectors() @ Y.vectors().T).clamp(-1, 1), L)
 
@@ -66,7 +66,7 @@ def vector_kernel(X, Y, L=2):
        control="NTK of all nodes as one vector")
 def claim_invariant_kernel(results, broken=False):
     "The averaged kernel, and every function in its RKHS, ignores the order of the nodes."
-    X, kernel = small_domain(20, 6, 4, 0), vector_kernel if broken else gntk
+    X, kernel = small_domain(20, 6, 4, 0), ordered_kernel if broken else gntk
     renumbered = kernel(X.permute(np.random.default_rng(1)), X)
     return identity_finding(largest_difference(renumbered, kernel(X, X)), 1e-12,
                             "kernel after renumbering nodes")
@@ -1109,7 +1109,7 @@ ARMS, NODES, DENSITIES = (200, 500, 1000), (5, 20, 100), (0.05, 0.2, 0.95)
 RUNS = ("population.csv.gz", "paper.csv.gz")
 
 def in_domain(N, p, arms=200): return dict(N=N, p=p, d=10, arms=arms)
-DOMAINS = [in_domain(N, p) for N in NODES for p in DENSITIES]
+DOMAIN_CELLS = [in_domain(N, p) for N in NODES for p in DENSITIES]
 
 def with_arms(panel):
     "The cells of Figure 1 that a panel has: the population has 200 arms only."
@@ -1136,7 +1136,7 @@ def lower(
 def claim_best_everywhere(panel):
     "GNN-PE has the lowest regret for every number of arms and in all nine domains."
     return Comparisons(tuple(lower(panel, "GNN-PE", rival, **cell) for rival in ("GNN-UCB", *NN)
-                             for cell in with_arms(panel) + DOMAINS))
+                             for cell in with_arms(panel) + DOMAIN_CELLS))
 
 @claim("experiment", "best-as-run", "Section 5, Figure 1", "35_released.ipynb", "released.csv")
 def claim_best_as_run(panel):
@@ -1148,7 +1148,7 @@ def claim_best_as_run(panel):
 def claim_gnn_beats_nn(panel):
     "The GNN methods outperform the NN methods in all domains, with the same policy on both sides."
     return Comparisons(tuple(lower(panel, f"GNN-{a}", f"NN-{a}", **cell)
-                             for a in POLICIES for cell in DOMAINS))
+                             for a in POLICIES for cell in DOMAIN_CELLS))
 
 # %% ../../nbs/37_claims.ipynb #74224be1
 STEPS = ("found_at",)
@@ -1177,7 +1177,7 @@ def claim_nn_may_fail(panel):
     return Comparisons(tuple(
         Comparison(f"{a}, a tenth minus runs without the optimum, {describe(cell)}",
                    (MARGIN - missed(panel, a, **cell).to_numpy(),), margin=0.)
-        for a in NN for cell in with_arms(panel) + DOMAINS))
+        for a in NN for cell in with_arms(panel) + DOMAIN_CELLS))
 
 def slows_down(
     panel:Panel, # Runs, by cumulative regret
@@ -1196,8 +1196,8 @@ def slows_down(
        measures=("regret",), control="random pulling in the place of GNN methods")
 def claim_sublinear(panel):
     "The GNN methods have sublinear cumulative regret in all nine domains."
-    return Comparisons(tuple(slows_down(panel, a, **cell) for a in GNN for cell in DOMAINS),
-                       tuple(slows_down(panel, "Random", **cell) for cell in DOMAINS))
+    return Comparisons(tuple(slows_down(panel, a, **cell) for a in GNN for cell in DOMAIN_CELLS),
+                       tuple(slows_down(panel, "Random", **cell) for cell in DOMAIN_CELLS))
 
 # %% ../../nbs/37_claims.ipynb #b95b7bda
 @claim("experiment", "scales-with-arms", "Section 5, Figure 1", "33_population.ipynb", *RUNS)
@@ -1226,7 +1226,7 @@ def claim_out_of_the_box(panel):
     """λ and β that are selected on the smallest, sparsest graphs work in all nine domains as well
     as those selected on all of them, up to the margin."""
     if panel.protocol != "population": return Comparisons(())
-    pairs = [(a, cell) for a in GNN + NN for cell in DOMAINS]
+    pairs = [(a, cell) for a in GNN + NN for cell in DOMAIN_CELLS]
     return Comparisons(tuple(transfers(panel, a, a, cell) for a, cell in pairs),
                        tuple(transfers(panel, a, "Random", cell) for a, cell in pairs))
 
@@ -1285,7 +1285,7 @@ def claim_size_nn(panel):
 @claim("experiment", "sparse-small", "Figure 7", "33_population.ipynb", *RUNS)
 def claim_sparse_small(panel):
     "Small sparse graphs are the hardest for the GNN methods."
-    others = [(cell["N"], cell["p"]) for cell in DOMAINS[1:]]
+    others = [(cell["N"], cell["p"]) for cell in DOMAIN_CELLS[1:]]
     return Comparisons(tuple(compare_domains(panel, a, other, (5, 0.05))
                              for a in GNN for other in others))
 
