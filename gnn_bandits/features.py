@@ -150,6 +150,7 @@ def blocks(
     check_number("the size of a block", size, 1, whole=True)
     for first in range(0, len(X), size): yield self(X[first:first + size], average, dtype)
 
+# %% ../nbs/06_features.ipynb #c6905a75
 @patch
 def diag(
     self:GNTKFeatures,
@@ -159,6 +160,7 @@ def diag(
     "The exact diagonal of the kernel these features approximate."
     return gntk_diag(X, self.L, average)
 
+# %% ../nbs/06_features.ipynb #2a370dd3
 @patch
 def gap(
     self:GNTKFeatures,

@@ -57,6 +57,7 @@ class Finding:
             raise ValueError("expected the estimate inside its interval, "
                              f"got {self.estimate} and [{self.low}, {self.high}]")
 
+# %% ../../nbs/36_ledger.ipynb #566102f1
 def exact_finding(
     statistic:str, # What was measured
     value:float, # A number that is not random
@@ -86,6 +87,7 @@ class Claim:
     measures:tuple=REGRETS # Of an experiment: what is compared
     def __post_init__(self): check_choice("kind", self.kind, CLAIM_KINDS)
 
+# %% ../../nbs/36_ledger.ipynb #56c1b8c0
 def register(
     claims:list, # Registry, in the order of the paper
     kind:str, # One of `CLAIM_KINDS`
@@ -219,6 +221,7 @@ class Estimate(NamedTuple):
         if self.error == 0: return 0. if self.mean < bound else 1.
         return float(stats.t.cdf((self.mean - bound)/self.error, self.df))
 
+# %% ../../nbs/36_ledger.ipynb #98c796bf
 def sum_of_means(
     samples:Sequence, # Arrays, independent of each other, of at least three numbers each
 )->Estimate:
@@ -252,6 +255,7 @@ class Comparison:
     def estimate(self): # In units of the rival's mean
         return sum_of_means([np.asarray(s, float)/self.scale for s in self.samples])
 
+# %% ../../nbs/36_ledger.ipynb #57b1546a
 @dataclass(frozen=True)
 class Comparisons:
     "The comparisons behind one claim in one panel; two of one name are one."
@@ -295,6 +299,7 @@ class Judgement(NamedTuple):
     form:str # What was claimed
     margin:float
 
+# %% ../../nbs/36_ledger.ipynb #fddb32fc
 def judge(
     comparison:Comparison, # What is claimed
     adjusted:float, # Its p-value after Holm
@@ -319,6 +324,7 @@ def all_judgements(
     adjusted = holm([p_value(c) for c in comparisons])
     return [judge(c, p, len(comparisons), alpha) for c, p in zip(comparisons, adjusted)]
 
+# %% ../../nbs/36_ledger.ipynb #63bd7d04
 def decide(
     judged:Sequence[Judgement], # Of one claim in one panel
     existential:bool=False, # Whether one is enough
@@ -330,6 +336,7 @@ def decide(
     if existential: return said, min(judged, key=lambda j: j.p)
     return said, max(judged, key=lambda j: (j.verdict == said, j.p, j.low))
 
+# %% ../../nbs/36_ledger.ipynb #4c51383f
 def count_in_words(
     judged:Sequence[Judgement], # Of one claim in one panel
 )->str:
@@ -418,6 +425,7 @@ def select_runs(
         raise ValueError(f"expected one row for {algorithm}, {cell} and run {run}, got two")
     return chosen.set_index("run")
 
+# %% ../../nbs/36_ledger.ipynb #f42ddeb0
 def sample(
     panel:Panel, # Where to look
     algorithm:str, # Name
@@ -430,6 +438,7 @@ def sample(
     if panel.protocol != "many rewards": return values
     return values.groupby(chosen["reward"]).mean()
 
+# %% ../../nbs/36_ledger.ipynb #a1aa4d01
 def paired(
     a:pd.Series, # What `sample` returned
     b:pd.Series, # The same for the rival
@@ -502,6 +511,7 @@ def judge_claim(
         raise ValueError(f"expected runs for {claim.key} in a primary panel, got none")
     return found
 
+# %% ../../nbs/36_ledger.ipynb #d1774e26
 def places(found, said):
     "Where a claim got a verdict, in words."
     return " and ".join(f.panel.title for f in found if f.verdict == said)
@@ -544,6 +554,7 @@ def panel_rows(
         form=f.shown.form, margin=f.shown.margin, shown=f.shown.name, control=f.control)
         for f in found]
 
+# %% ../../nbs/36_ledger.ipynb #63461c74
 def ledger(
     claims:Sequence[Claim], # Which ones, in order
     results:str|Path, # Folder of result tables
@@ -581,6 +592,7 @@ def markdown_table(
     lines.insert(1, "|".join(rule))
     return "\n".join("|" + line + "|" if i == 1 else f"| {line} |" for i, line in enumerate(lines))
 
+# %% ../../nbs/36_ledger.ipynb #40fe2910
 def summary(
     table:pd.DataFrame, # What `ledger` returned, or the file, or a list of dictionaries
 )->str: # Markdown
