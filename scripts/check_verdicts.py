@@ -4,7 +4,7 @@ Usage: python scripts/check_verdicts.py [--results FOLDER]     (default: nbs/res
 
 The claims are `gnn-beats-nn` (universal, paired), `density-gap` (a difference of two independent
 samples) and `nn-may-fail` (existential). Nothing of gnn_bandits is imported. The rules are those
-of nbs/36_ledger.ipynb, written down a second time. The script prints both verdicts and leaves
+of nbs/44_ledger.ipynb, written down a second time. The script prints both verdicts and leaves
 with 1 if one of them, in any panel, is not that of claims.csv and claims_panels.csv.
 """
 import argparse
