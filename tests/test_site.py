@@ -26,9 +26,6 @@ pytest.importorskip("sphinx")
 
 ROOT = Path(__file__).resolve().parent.parent
 WEIGHT = 1_500_000    # bytes that opening a page may load, uncompressed
-HEAVY = {             # page: bytes, and why
-    "bandits.html": 1_550_000,    # priors, policies and runs on one page, until they are three
-    "campaigns.html": 1_550_000}  # the tutorial and what it is made of, until they are two
 SHIFT = 0.1           # the largest layout shift that counts as good
 PATIENCE = 120_000    # milliseconds; a busy machine is slow, not wrong
 
@@ -499,7 +496,7 @@ def test_nothing_is_cut_off_at_1400_pixels(reports):
 def test_no_page_is_heavy(reports):
     table = sorted(((r["weight"], name) for name, r in reports.items()), reverse=True)
     for weight, name in table: print(f"{name:25} {weight/1000:8,.0f} kB")
-    assert not {name: weight for weight, name in table if weight > HEAVY.get(name, WEIGHT)}
+    assert not {name: weight for weight, name in table if weight > WEIGHT}
 
 
 def test_no_page_jumps(reports):
