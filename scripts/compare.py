@@ -87,6 +87,9 @@ def one_run(cells, rng):
 def compare_rows(name, new, old, digits, folder):
     "How many rows equal committed ones in every digit, and of how many."
     new = read_table(write_table(Path(folder)/"new.csv", new, digits))
+    words = [c for c in new if pd.api.types.is_numeric_dtype(new[c])
+             and not pd.api.types.is_numeric_dtype(old[c])]        # words elsewhere in the column
+    old = old.assign(**{c: pd.to_numeric(old[c], errors="coerce") for c in words})
     found = pd.merge(new, old[list(new)].drop_duplicates(), how="left", indicator="side")
     same = int((found["side"] == "both").sum())                    # merged on every column
     print(f"{name:44} {same} of {len(new)} runs equal the committed ones in every digit")
