@@ -46,7 +46,6 @@ def as_domain(
     from gnn_bandits.molecules import featurize_like, read_smiles
     return featurize_like(like, some) if like else read_smiles(some, duplicates="keep").domain
 
-# %% ../nbs/20_bridges.ipynb #95a16f7b
 def kind_of(graph):
     "Which constructor reads a graph; None if there is none."
     if isinstance(graph, GraphDomain): return "domain"
@@ -93,7 +92,6 @@ def get_params(
     names = list(inspect.signature(type(self)).parameters)
     return {k: getattr(self, k) for k in names}
 
-# %% ../nbs/20_bridges.ipynb #64f7d659
 @patch
 def set_params(
     self:GraphRegressor,
@@ -151,7 +149,6 @@ def predict(
     mean = table["mean"].to_numpy()
     return (mean, table["std"].to_numpy()) if return_std else mean
 
-# %% ../nbs/20_bridges.ipynb #decf5e7c
 @patch
 def score(
     self:GraphRegressor,
@@ -270,7 +267,6 @@ def pool_moments(belief, seen, X, observation_noise):
         cov = cov + extra.expand(mean.shape).diag_embed()
     return mean, cov.expand(*mean.shape, mean.shape[-1])
 
-# %% ../nbs/20_bridges.ipynb #89aabf16
 def see(belief, seen, X, Y, noise):
     "Fantasies, and more of them."
     arms, values = candidate_numbers(X, len(belief)), torch.as_tensor(Y).double()[..., 0]

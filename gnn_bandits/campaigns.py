@@ -184,7 +184,6 @@ def on_tell(r, e):
         r.counts[arm] += 1
         r.pending.pop(arm, None), r.failed.pop(arm, None)
 
-# %% ../nbs/19_inside_a_campaign.ipynb #d86cb894
 def on_fail(r, e):
     for arm in e.data["arms"]:
         r.failed[arm] = dict(reason=e.data["reason"], event=e.seq, time=e.time)
@@ -193,7 +192,6 @@ def on_fail(r, e):
 def on_drop(r, e):
     for arm in e.data["arms"]: r.pending.pop(arm, None)
 
-# %% ../nbs/19_inside_a_campaign.ipynb #22c96c67
 def on_exclude(r, e):
     for arm in e.data["arms"]:
         r.excluded[arm] = dict(reason=e.data["reason"], event=e.seq, time=e.time)
@@ -202,7 +200,6 @@ def on_exclude(r, e):
 def on_include(r, e):
     for arm in e.data["arms"]: r.excluded.pop(arm, None), r.failed.pop(arm, None)
 
-# %% ../nbs/19_inside_a_campaign.ipynb #56594258
 def on_add(r, e):
     r.pools.append(e.data)
     r.n += e.data["n"]
@@ -223,7 +220,6 @@ def named(d, n):
     "Whether facts name candidates that there are."
     return d["arms"] and all(type(a) is int and 0 <= a < n for a in d["arms"])
 
-# %% ../nbs/19_inside_a_campaign.ipynb #2753fcbb
 def reasoned(d, n):
     "Whether facts name candidates and a reason."
     return named(d, n) and type(d["reason"]) is str
@@ -232,7 +228,6 @@ def suggested(d, n):
     "Whether facts name candidates, and why each was suggested."
     return named(d, n) and len(d["why"]) == len(d["arms"]) and {*map(type, d["why"])} == {dict}
 
-# %% ../nbs/19_inside_a_campaign.ipynb #57736df1
 def measured(d, n):
     "Whether facts name candidates, and a value of each."
     k, noise, notes = len(d["arms"]), d.get("noise") or [], d.get("notes") or []
@@ -246,7 +241,6 @@ def added(d, n):
     return (type(d["n"]) is int and d["n"] > 0 and all(f == Path(f).name for f in files)
             and all(type(d[k]) is str for k in ("hash", "rows_hash")))
 
-# %% ../nbs/19_inside_a_campaign.ipynb #b53bdf9f
 FACTS = {"ask": suggested, "tell": measured, "fail": reasoned, "drop": named, "include": named,
          "exclude": reasoned, "add": added, "undo": lambda d, n: type(d["event"]) is int,
          "policy": lambda d, n: CampaignPolicy(**d), "goal": lambda d, n: finite(d["value"])}
@@ -292,7 +286,6 @@ def pool_hash(
     facts = json.dumps(json.loads(json.dumps(facts)), sort_keys=True)    # keys as a file has them
     return "v2-" + array_hash(np.frombuffer(facts.encode(), np.uint8), *arrays.values())[:32]
 
-# %% ../nbs/19_inside_a_campaign.ipynb #9ded0c4b
 def same_pool(
     domain:GraphDomain, # Graphs
     fingerprint:str, # Of any version
@@ -320,7 +313,6 @@ def check_ids(
                          + (f" and {len(twice) - 1} others" if len(twice) > 1 else ""))
     return ids
 
-# %% ../nbs/19_inside_a_campaign.ipynb #3b88a075
 def as_text(
     name:str, # What the caller knows the text as
     text, # What came
@@ -497,7 +489,6 @@ def simple_cell(
     if value is None or value is pd.NA or value is pd.NaT or value != value: return None
     return value if isinstance(value, (bool, int, float, str)) else as_text("a cell", value)
 
-# %% ../nbs/19_inside_a_campaign.ipynb #65d1b1d7
 def cells_of(
     column:"pd.Series", # Of a table of candidates
 )->tuple[list[str], str]: # Texts, and what they are: a word that `column_of` knows
@@ -518,7 +509,6 @@ def cells_of(
                          "type it again")
     return out, kind
 
-# %% ../nbs/19_inside_a_campaign.ipynb #8a2d7a04
 def column_of(
     texts:list[str], # Cells
     kind:str, # What they are
@@ -551,7 +541,6 @@ def write_pool(folder, domain, table, graphs, rows):
         raise OSError(f"what was written to {folder} is not what is there; look at the disk")
     return marks
 
-# %% ../nbs/19_inside_a_campaign.ipynb #0b1cc8ae
 def text_hash(data):
     "A fingerprint of the bytes of a file."
     return hashlib.sha256(data).hexdigest()[:16]
@@ -562,7 +551,6 @@ def read_texts(data):
                         na_filter=False, skip_blank_lines=False)
     return [(cells[0], cells[1:]) for cells in (table[k].tolist() for k in table)]
 
-# %% ../nbs/19_inside_a_campaign.ipynb #5c6ffdeb
 def read_rows(data, columns=None):
     "A table of candidates from the bytes of its file; without types, only the ids are text."
     if columns is not None:
@@ -597,7 +585,6 @@ def open(
     pool = read_pool(path, "domain.npz", "candidates.csv", *(settings.get(k) for k in POOL))
     return cls(path, settings, *pool, journal)
 
-# %% ../nbs/19_inside_a_campaign.ipynb #4d87400b
 POOL = ("pool", "rows", "columns") # What the settings say about graphs and table
 
 def read_pool(folder, graphs, rows, fingerprint, rows_fingerprint, columns=None):
@@ -659,7 +646,6 @@ def _sync(self:Campaign):
         self._mark = rows[-1][-1]
         return self._record
 
-# %% ../nbs/19_inside_a_campaign.ipynb #c0402e7a
 @patch
 def _load_added(self:Campaign):
     "Read the candidates that were added."
@@ -687,7 +673,6 @@ def which(
                                         f"got {len(given)} of these")
     return given[0] if given else (None, None)
 
-# %% ../nbs/19_inside_a_campaign.ipynb #2f61e48b
 @patch
 def arms_of(
     self:Campaign,
@@ -706,7 +691,6 @@ def arms_of(
     elif isinstance(found, (pd.Series, pd.Index)) and found.name in ("arm", "id"): kind = found.name
     return self._numbers(plain(found), kind)
 
-# %% ../nbs/19_inside_a_campaign.ipynb #ba3623fa
 @patch
 def _numbers(self:Campaign, values, kind):
     "Numbers of candidates in a list; `kind` says what integers are: \"arm\", \"id\", or None."
@@ -729,7 +713,6 @@ def _arm(self:Campaign, a, kind, unclear):
     raise ValueError(f"expected the number of a candidate, from 0 to {n - 1}, or its id "
                      f"as text, got {a!r}")
 
-# %% ../nbs/19_inside_a_campaign.ipynb #15640a33
 @patch
 def _commit(self:Campaign, kind, data, note=""):
     "Append one event and bring the record up to date; returns after it is on disk."
@@ -746,7 +729,6 @@ def _priors_of(self:Campaign):
         self._priors = own.standard if own else candidate_priors(self.domain)
     return self._priors
 
-# %% ../nbs/19_inside_a_campaign.ipynb #45fde557
 @patch
 def _prior_file(self:Campaign):
     files = [p["prior"] for p in self._record.pools if p.get("prior")]
@@ -765,7 +747,6 @@ def surrogate(self:Campaign)->Surrogate:
         self._model = model
     return self._model
 
-# %% ../nbs/19_inside_a_campaign.ipynb #116300e6
 @patch
 def _span(self:Campaign):
     "Least and largest size of the numbers that were told, and of the noise."
@@ -821,7 +802,6 @@ def predict(
     out = out.assign(mean=self.sign*model.mean.numpy()[arms], std=model.std.numpy()[arms])
     return out.assign(low=low, high=high) if self.sign > 0 else out.assign(low=-high, high=-low)
 
-# %% ../nbs/19_inside_a_campaign.ipynb #ae964a4a
 @patch
 def _outside(self:Campaign, domain, level):
     "What is believed of graphs that are not in the pool."
@@ -880,7 +860,6 @@ def suggest(
                          "excluded; add candidates, drop pending ones, or allow repeats")
     return self._explain(arms, how)
 
-# %% ../nbs/19_inside_a_campaign.ipynb #0ae96853
 @patch
 def _explain(self:Campaign, arms, how):
     "Predicted value, interval, rank and nearest measured candidates of some candidates."
@@ -923,7 +902,6 @@ def ask(
     self._sync()
     return [Arm(a) for a in arms]
 
-# %% ../nbs/19_inside_a_campaign.ipynb #8518730c
 @patch
 def _writable(self:Campaign):
     "Refuse to change a campaign in a read-only place."
@@ -969,7 +947,6 @@ class Told(NamedTuple):
     kind:str|None=None # "arm" or "id" if a name says what the candidates are
     index:"pd.Index | None"=None # Labels that the candidates came with
 
-# %% ../nbs/19_inside_a_campaign.ipynb #28e13321
 def told(
     candidates, # Candidates, {id: value}, a series from id to value, or a table
     rewards=None, # Values, if the first is a list of candidates
@@ -990,7 +967,6 @@ def told(
     return Told(plain(named), plain(rewards), noise, None, name if name in ("arm", "id") else None,
                 candidates.index if labelled else None)
 
-# %% ../nbs/19_inside_a_campaign.ipynb #3a50d62d
 def told_rows(table, noise):
     "The columns of a table of measurements."
     if table.index.name in ("id", "arm"): table = table.reset_index()
@@ -1108,7 +1084,6 @@ def exclude(
     "Never suggest these candidates, until they are included again."
     return self._change("exclude", (candidates, arms, ids), reason=as_text("reason", reason))
 
-# %% ../nbs/19_inside_a_campaign.ipynb #94c5bd75
 @patch
 def include(
     self:Campaign,
@@ -1141,7 +1116,6 @@ def undo(
     self._sync()
     return target
 
-# %% ../nbs/19_inside_a_campaign.ipynb #f808a3f5
 @patch
 def _last_tell(self:Campaign, seen):
     "The last measurements told, which must be those that were seen."
@@ -1153,7 +1127,6 @@ def _last_tell(self:Campaign, seen):
     now = f"the last tell is now event {last.seq} of {last.author}" if last else "nothing is left"
     raise ValueError(f"{gone}{now}; nothing was undone, name the event if that is the one")
 
-# %% ../nbs/19_inside_a_campaign.ipynb #587ac054
 @patch
 def _event_to_undo(self:Campaign, event):
     "The event of a number, if it can be undone."
@@ -1167,7 +1140,6 @@ def _event_to_undo(self:Campaign, event):
         raise ValueError("added candidates cannot be undone; exclude them instead")
     return target
 
-# %% ../nbs/19_inside_a_campaign.ipynb #6ef50ea4
 @patch
 def set_policy(
     self:Campaign,
@@ -1197,7 +1169,6 @@ def add(
     self._sync()
     return self
 
-# %% ../nbs/19_inside_a_campaign.ipynb #6c45ae9f
 @patch
 def _add(self:Campaign, domain, ids, table, prior):
     "Write new candidates and append the event, while nobody else can."
@@ -1240,7 +1211,6 @@ def to_dataframe(
     rest = rest.rename(columns={c: f"{c}_given" for c in rest if c in out})
     return pd.concat([out, rest], axis=1)
 
-# %% ../nbs/19_inside_a_campaign.ipynb #5cb102de
 @patch
 def best(
     self:Campaign,
@@ -1280,7 +1250,6 @@ class ModelReport:
     __repr__ = __str__
     def _repr_markdown_(self): return "\n".join(f"- {s}" for s in self.sentences)
 
-# %% ../nbs/19_inside_a_campaign.ipynb #1e89165a
 @patch
 def model(self:Campaign)->ModelReport:
     "What the model believes, in words and numbers."
@@ -1462,7 +1431,6 @@ def export(
     clear_leftovers(folder)
     return list(paths.values())
 
-# %% ../nbs/19_inside_a_campaign.ipynb #749356f6
 @patch
 def report(
     self:Campaign,

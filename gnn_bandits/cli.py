@@ -39,7 +39,6 @@ def put(
             os.close(nowhere)
         return e
 
-# %% ../nbs/22_cli.ipynb #0d9f31bd
 def aside(text):
     "A line for the person at the terminal; never part of the answer."
     put(f"gnn_bandits: note: {visible(' '.join(str(text).split()))}\n", sys.stderr)
@@ -57,7 +56,6 @@ def reply(
         words = "its reader has gone" if gone else getattr(why, "strerror", None) or why
         raise Unheard(f"the answer could not be printed on standard output: {words}") from why
 
-# %% ../nbs/22_cli.ipynb #4eaf270b
 @contextlib.contextmanager
 def recorded(
     what:str, # What was recorded, as a sentence; empty if nothing was
@@ -130,7 +128,6 @@ def jsonable(
     if absent(value) or isinstance(value, float) and not math.isfinite(value): return None
     return value if isinstance(value, (bool, int, float, str)) else str(value)
 
-# %% ../nbs/22_cli.ipynb #d9e15a91
 def say(
     as_json:bool, # Whether a script is listening
     data, # What it wants to know
@@ -209,7 +206,6 @@ def known_results(found, value, path):
     out = pd.DataFrame({"id": found.ids, "value": numbers(texts, value, path)}).dropna()
     return out if len(out) else None
 
-# %% ../nbs/22_cli.ipynb #be449bef
 def about_intake(found):
     "What a person should know about a file of candidates that was read."
     for remark in found.remarks: aside(remark)
@@ -218,7 +214,6 @@ def about_intake(found):
         aside(f"{n} {'row was' if n == 1 else 'rows were'} left out; row {first['row']}: "
               f"{first['reason']}")
 
-# %% ../nbs/22_cli.ipynb #ac3956ce
 def id_hint(found, id, smiles):
     "A note if candidates are numbered although a column of the file could name them."
     if id is not None or found.ids != [str(k) for k in found.table.index]: return
@@ -227,7 +222,6 @@ def id_hint(found, id, smiles):
     if could: aside(f"candidates are numbered from 0; to call them by the column {could[0]!r}, "
                     f"begin again with --id {could[0]!r}")
 
-# %% ../nbs/22_cli.ipynb #0092feb6
 def worded(text):
     "Whether a text is something else than a number."
     return not text.strip().lstrip("+-").replace(".", "", 1).isdecimal()
@@ -314,7 +308,6 @@ def with_smiles(c, table):
     table.insert(table.columns.get_loc("id") + 1, column, texts)
     return table
 
-# %% ../nbs/22_cli.ipynb #603d3ba2
 def print_csv(table):
     "A table for a spreadsheet on standard output, as UTF-8 whatever the terminal can show."
     from gnn_bandits.core import as_csv
@@ -323,7 +316,6 @@ def print_csv(table):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     reply(as_csv(sheet(table)).decode())
 
-# %% ../nbs/22_cli.ipynb #0c6b6590
 def print_asked(found, waiting, pending, csv, json):
     "Suggestions as a table to fill in, as JSON or for people."
     if csv:
@@ -373,7 +365,6 @@ def one_value(id, text, noise):
                          "fail") from e
     return pd.DataFrame([dict(id=id, value=value) | ({} if noise is None else {"noise": noise})])
 
-# %% ../nbs/22_cli.ipynb #e0ea1733
 @contextlib.contextmanager
 def piped():
     "A file with what comes through standard input; messages name it as what it is."
@@ -386,7 +377,6 @@ def piped():
         except ValueError as e:
             raise ValueError(str(e).replace(str(path), "standard input")) from e
 
-# %% ../nbs/22_cli.ipynb #d583d2ab
 def told_table(what, noise, id, value):
     "What the words after the folder say: a table of measurements."
     if len(what) == 2: return one_value(*what, noise)
@@ -398,7 +388,6 @@ def told_table(what, noise, id, value):
         table = read_results(path, id, value)
     return table if noise is None else table.assign(noise=noise)
 
-# %% ../nbs/22_cli.ipynb #d94dc7b3
 def by_ids(c, table):
     "The table with the ids of the campaign, where a cell has the mark of a spreadsheet."
     from gnn_bandits.intake import meant
@@ -517,7 +506,6 @@ def fail(
     "Record that a measurement did not work; the candidates may come back."
     changed(folder, json, "fail", "failed", ids, reason)
 
-# %% ../nbs/22_cli.ipynb #b1b110c9
 def exclude(
     folder:str, # Of the campaign
     ids:list[str], # Candidates
@@ -527,7 +515,6 @@ def exclude(
     "Never suggest these candidates, until they are included again."
     changed(folder, json, "exclude", "excluded", ids, reason)
 
-# %% ../nbs/22_cli.ipynb #ce0a3eb7
 def include(
     folder:str, # Of the campaign
     ids:list[str], # Excluded or failed candidates
@@ -536,7 +523,6 @@ def include(
     "Make excluded or failed candidates available again."
     changed(folder, json, "include", "available again", ids)
 
-# %% ../nbs/22_cli.ipynb #69f34bb1
 def drop(
     folder:str, # Of the campaign
     ids:list[str]=(), # Pending candidates
@@ -695,7 +681,6 @@ def export(
         paths = c.export(out or Path(folder)/"export", overwrite)
     say(json, dict(written=paths), *(f"wrote {p}" for p in paths))
 
-# %% ../nbs/22_cli.ipynb #752f2559
 def report(
     folder:str, # Of the campaign
     out:str=None, # File to write; "report.html" in the campaign's own folder if not given
@@ -735,7 +720,6 @@ def chosen_stages(figure, model, out)->list[str]:
         raise ValueError(f"{out} is a file; name a folder with --out")
     return names
 
-# %% ../nbs/22_cli.ipynb #3b3c2774
 def announce(plan, names):
     "Say how long it will take; complain about a scheduler that is not there."
     from gnn_bandits.paper.sweep import dask_pool, sweep_seconds

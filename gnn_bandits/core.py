@@ -239,7 +239,6 @@ def tie_room(
     top = float(some.max())
     return near*min(top - float(some.min()), 1 + abs(top))
 
-# %% ../nbs/45_core.ipynb #bcfd9275
 def first_best(
     scores, # One a candidate, the largest is the best: a tensor, an array or a list
     able=None, # Booleans, who may be chosen; None: everyone
@@ -406,7 +405,6 @@ def temporary(
     return dict(dir=Path(path).parent, suffix=".tmp",
                 prefix=f".{Path(path).name[:50]}.{host}-{os.getpid()}-")
 
-# %% ../nbs/45_core.ipynb #6b29476d
 def write_atomically(
     path:str|Path, # Where the file should appear
     data:bytes|str|Callable, # Its whole content, or a function that writes it to an open file
@@ -445,7 +443,6 @@ def leftovers(
             except (OSError, OverflowError): pass          # it runs, or it is not for us to know
     return out
 
-# %% ../nbs/45_core.ipynb #4a55dcf4
 def clear_leftovers(
     folder:str|Path, # Where files were written
 ):

@@ -150,7 +150,6 @@ def blocks(
     check_number("the size of a block", size, 1, whole=True)
     for first in range(0, len(X), size): yield self(X[first:first + size], average, dtype)
 
-# %% ../nbs/33_features.ipynb #c6905a75
 @patch
 def diag(
     self:GNTKFeatures,
@@ -160,7 +159,6 @@ def diag(
     "The exact diagonal of the kernel these features approximate."
     return gntk_diag(X, self.L, average)
 
-# %% ../nbs/33_features.ipynb #2a370dd3
 @patch
 def gap(
     self:GNTKFeatures,

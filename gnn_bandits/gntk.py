@@ -97,7 +97,6 @@ class Nodes(NamedTuple):
     start:np.ndarray # (n+1,) first node of each graph, and the end
     d:int # Coordinates that are not filled up
 
-# %% ../nbs/03_gntk.ipynb #f8df687d
 def node_table(
     z:Tensor, # (total, d) rows, not zero
     sizes:Tensor, # (n,) nodes of each graph
@@ -110,7 +109,6 @@ def node_table(
         start = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)]).numpy().astype(np.int64)
     return Nodes(T.numpy(), start, z.shape[1])
 
-# %% ../nbs/03_gntk.ipynb #082dc4ae
 ROOM = 32 # Columns after the last node: a strip is worked on in whole vectors
 
 def some_nodes(
@@ -134,7 +132,6 @@ def cosines_strip(A, a, B, b, m, c):
         P, Q, R, S = B[k, b:b + m], B[k + 1, b:b + m], B[k + 2, b:b + m], B[k + 3, b:b + m]
         for i in range(m): c[i] += p*P[i] + q*Q[i] + r*R[i] + s*S[i]
 
-# %% ../nbs/03_gntk.ipynb #cb626135
 @njit(**COMPILED)
 def cosines_strips(A, a, B, b, m, c, e):
     "The same for nodes `a` and `a + 1`: the strip is read once for both."
@@ -147,7 +144,6 @@ def cosines_strips(A, a, B, b, m, c, e):
             c[i] += p*P[i] + q*Q[i] + r*R[i] + s*S[i]
             e[i] += t*P[i] + u*Q[i] + v*R[i] + w*S[i]
 
-# %% ../nbs/03_gntk.ipynb #0ddfa366
 @njit(**COMPILED)
 def legendre_strip(c, p, q, m, terms, total):
     "Take a sum of Legendre polynomials of the cosines in `c` from `total`."
@@ -159,7 +155,6 @@ def legendre_strip(c, p, q, m, terms, total):
             total[i] -= w*q[i]
             p[i], q[i] = q[i], a*c[i]*q[i] - b*p[i]
 
-# %% ../nbs/03_gntk.ipynb #f192759b
 @njit(**COMPILED)
 def strip_sums(A, first, last, B, b, m, series, near, terms, work):
     "For each of the `m` nodes from `b` on, the sum over the nodes from `first` to `last`."
@@ -183,7 +178,6 @@ def mirror_block(out, i, last, j, end):
             for g in range(s, min(s + 16, end)):
                 for k in range(max(r, g + 1), min(r + 16, last)): out[g, k] = out[k, g]
 
-# %% ../nbs/03_gntk.ipynb #0d3b2f0f
 ALL, HALF, OWN = 0, 1, 2 # Pairs of graphs: all, up to the diagonal, on the diagonal
 
 @njit(**COMPILED)
@@ -222,7 +216,6 @@ def pieces(
     ends = np.unique([0, *ends.clip(max=len(start) - 1)]).tolist()
     return list(zip(ends[:-1], ends[1:]))
 
-# %% ../nbs/03_gntk.ipynb #8ddbf05e
 def kernel_sums(
     a:Nodes, # Graphs of the rows
     b:Nodes|None, # Graphs of the columns; None: those of the rows

@@ -381,7 +381,6 @@ def twins(
     first = torch.full((len(X),), len(X)).scatter_reduce(0, group, order, "amin")
     return torch.empty_like(order).scatter(0, order, first[group])
 
-# %% ../nbs/01_graphs.ipynb #168cf44c
 def waves(
     z:Tensor, # (k, d)
 )->Tensor: # (k, 3)
@@ -1297,7 +1296,6 @@ def read_edges(
     if (np.diff(ends[:, order]) == 0).all(0).any(): raise ValueError("an edge stands there twice")
     return edges
 
-# %% ../nbs/01_graphs.ipynb #fd3c0e80
 def check_notes(
     notes, # From a file
     width:int, # Features before aggregation

@@ -30,7 +30,6 @@ def gain_path(
         eye = torch.eye(len(K), dtype=K.dtype)
         return torch.linalg.cholesky(eye + K/lam).diagonal().log().cumsum(0)
 
-# %% ../nbs/06_information_gain.ipynb #ae32bf62
 def information_gain(
     K, # (T, T) Gram matrix of the arms chosen
     lam:float, # Noise variance

@@ -37,7 +37,6 @@ def existing(
     try: return check_file(path)
     except FileNotFoundError: raise ValueError(f"there is no file {path}") from None
 
-# %% ../nbs/38_intake.ipynb #99677d67
 def decoded(
     data:bytes, # The beginning of a file, or all of it
     path:str|Path, # Of the file, for the message
@@ -55,7 +54,6 @@ def decoded(
     if whole and not text.strip("\ufeff \t\r\n"): raise ValueError(f"{path} is empty")
     return text.lstrip("\ufeff")
 
-# %% ../nbs/38_intake.ipynb #40d59660
 def head_of_text(
     path:str|Path, # A file
     size:int=HEAD, # Bytes to look at
@@ -86,7 +84,6 @@ def records(
             first = line + rows.line_num
     except csv.Error as e: raise ValueError(f"{path} is not a table: line {first}: {e}") from e
 
-# %% ../nbs/38_intake.ipynb #0e16b2d7
 def first_rows(
     text:str, # The beginning of a table
     k:int=1, # How many rows
@@ -122,7 +119,6 @@ def check_columns(
         if times[name] > 1:
             raise ValueError(f"{path} has more than one column {name!r}; rename one of them")
 
-# %% ../nbs/38_intake.ipynb #720e6f2b
 def read_cells(
     path:str|Path, # A .csv, .tsv, .txt or .parquet file
     needed:Sequence=(), # Columns that must be there
@@ -209,7 +205,6 @@ def to_number(
     if thousands: raise ValueError(f"{text!r} has commas between thousands; write {thousands}")
     raise ValueError(f"expected a finite number, got {text[:40]!r}")
 
-# %% ../nbs/38_intake.ipynb #087c5b3f
 def numbers(
     table:"pd.DataFrame", # From `read_cells`
     column:str, # Its name
@@ -234,7 +229,6 @@ def swallowed(
     lines = re.split(r"[\r\n]+", cell)
     return next(filter(is_row, lines), "") if len(lines) > 1 else ""
 
-# %% ../nbs/38_intake.ipynb #6088eeea
 def read_results(
     path:str|Path, # A table
     id:str="id", # The column of ids
@@ -272,7 +266,6 @@ def for_spreadsheet(
     risky = isinstance(value, str) and FORMULA.match(value) and not PLAIN_NUMBER.fullmatch(value)
     return f"'{value}" if risky else value
 
-# %% ../nbs/38_intake.ipynb #f5d58027
 def from_spreadsheet(
     text:str, # A cell of a table that was written for a spreadsheet
 )->str:
@@ -285,7 +278,6 @@ def sheet(
     "A table whose texts and names a spreadsheet does not take for formulas."
     return table.map(for_spreadsheet).rename(columns=for_spreadsheet)
 
-# %% ../nbs/38_intake.ipynb #cf1c24ac
 def meant(
     text:str, # A cell
     known, # Ids of candidates: a set, or a dictionary by id
@@ -314,7 +306,6 @@ def check_nodes(
         raise ValueError(f"{path}: graph {i}: an edge names the node {shown(lone, 40)}, which is "
                          "not listed")
 
-# %% ../nbs/38_intake.ipynb #9b8d2ce0
 def read_graphml(
     path:str|Path, # A .graphml file, or a folder of them
 )->list: # Pairs of an id, None if there is none, and a networkx graph
@@ -360,7 +351,6 @@ def too_deep(
                  for w in (v.values() if isinstance(v, dict) else v)]
     return bool(level)
 
-# %% ../nbs/38_intake.ipynb #f957187e
 def read_nodelink(
     path:str|Path, # A .json file
 )->list: # Pairs of an id, None if there is none, and a networkx graph
@@ -380,7 +370,6 @@ def read_nodelink(
     return [(d.get("id") if isinstance(d, dict) else None, nodelink_graph(d, i, path))
             for i, d in enumerate(data)]
 
-# %% ../nbs/38_intake.ipynb #d02428b3
 def nodelink_graph(data, i, path):
     "One graph from its node-link dictionary."
     import networkx as nx
@@ -457,7 +446,6 @@ def describe_attribute(
                          f"node, got {shown(odd[0], 40)} among numbers")
     return dict(name=name, classes=None, width=lengths.pop())
 
-# %% ../nbs/38_intake.ipynb #7a7e11be
 def encode_attribute(
     values:list, # Of some nodes
     how:dict, # From `describe_attribute`
@@ -495,7 +483,6 @@ def graph_problem(
     v, k = next(lacking, (None, None))
     return "" if k is None else f"its node {v!r:.40} has no attribute {k!r}"
 
-# %% ../nbs/38_intake.ipynb #a6c3d6ac
 def graphs_to_domain(
     graphs:list, # networkx graphs that have no problem
     names:list[str], # Attributes
@@ -536,7 +523,6 @@ class Intake:
     remarks:tuple=() # Sentences about what was read
     def __len__(self): return len(self.ids)
 
-# %% ../nbs/38_intake.ipynb #6b246094
 def check_unique(
     ids:list, # Texts
     path:str|Path, # Of the file, for the message
@@ -670,7 +656,6 @@ def check_saved(
                          "the features before aggregation; save the domain again")
     return domain
 
-# %% ../nbs/38_intake.ipynb #2803a192
 def read_candidates(
     path:str|Path, # A table with SMILES, a .graphml or .json or .npz file, or a folder of .graphml
     smiles:str|None=None, # The column of SMILES, for tables

@@ -38,7 +38,6 @@ def check_text(
                          "that are no characters; type it again")
     return text
 
-# %% ../nbs/37_journal.ipynb #02f95f92
 def broken_text(
     value, # Anything
 )->str|None: # None if there is none
@@ -49,7 +48,6 @@ def broken_text(
     parts = parts if isinstance(value, (dict, list, tuple)) else ()
     return next((found for found in map(broken_text, parts) if found is not None), None)
 
-# %% ../nbs/37_journal.ipynb #9252b677
 def keys_are_text(
     value, # Anything
 )->bool:
@@ -58,7 +56,6 @@ def keys_are_text(
         return all(isinstance(k, str) and keys_are_text(v) for k, v in value.items())
     return all(map(keys_are_text, value)) if isinstance(value, (list, tuple)) else True
 
-# %% ../nbs/37_journal.ipynb #89bdb484
 def as_stored(
     kind:str, # What happened
     data:dict, # The facts
@@ -137,7 +134,6 @@ def insert(
         db.execute("INSERT INTO events VALUES (?,?,?,?,?,?,?)", done[-1])
     return done
 
-# %% ../nbs/37_journal.ipynb #d1325ea6
 def lay_out(
     db:sqlite3.Connection, # Without tables
     rows:Iterable[tuple], # Events without their hashes
@@ -164,7 +160,6 @@ def patiently(
             if not busy or time.monotonic() >= deadline: raise
         time.sleep(.005)
 
-# %% ../nbs/37_journal.ipynb #488d1f87
 def connect(
     path:Path, # The file
     mode:str, # "ro" or "rw"
@@ -193,7 +188,6 @@ def sync(
     try: os.fsync(fd)
     finally: os.close(fd)
 
-# %% ../nbs/37_journal.ipynb #0aef2616
 def new_file(
     path:Path, # The file to be
 )->int: # Its number, to write to and to close
@@ -242,7 +236,6 @@ def modern(
     for s in range(schema, SCHEMA): event = MIGRATIONS[s](event)
     return tuple(event[f.name] for f in fields(Event))
 
-# %% ../nbs/37_journal.ipynb #11485a2b
 def to_event(
     row:tuple, # The columns of this schema, without the hash
 )->Event:
@@ -305,7 +298,6 @@ def damaged(
             "if there is no backup copy" if good else "no event can be read; take a backup copy")
     return DamagedJournal(f"{path} is damaged: {what}; {left}")
 
-# %% ../nbs/37_journal.ipynb #5946b6c9
 def explained(
     path:Path, # A journal
     e:Exception, # What SQLite says
@@ -326,7 +318,6 @@ def explained(
                        f"the permissions of file and folder, {safe}")
     return damaged(path, f"SQLite says '{' '.join(str(e).split())}'")
 
-# %% ../nbs/37_journal.ipynb #c82d0b68
 @contextlib.contextmanager
 def in_words(
     path:Path, # A journal
@@ -351,7 +342,6 @@ def forget_unfinished(
         if left.is_file() and not left.is_symlink() and "pid" in json.loads(left.read_text()):
             left.unlink()
 
-# %% ../nbs/37_journal.ipynb #915a0973
 @contextlib.contextmanager
 def signed(
     path:Path, # A journal whose write lock we hold
@@ -368,7 +358,6 @@ def signed(
     finally:
         with contextlib.suppress(OSError): plate.unlink(missing_ok=True)
 
-# %% ../nbs/37_journal.ipynb #cb59c02a
 def holder(
     path:Path, # A journal that is being written
 )->str:
@@ -415,7 +404,6 @@ def connection(self:Journal,
     check_place(self.path)
     return connect(self.path, "ro" if self.readonly else "rw", timeout)
 
-# %% ../nbs/37_journal.ipynb #d0570dca
 @patch
 @contextlib.contextmanager
 def reading(self:Journal,
@@ -556,7 +544,6 @@ def extend(self:Journal,
             raise
         return len(self.rows) - 1
 
-# %% ../nbs/37_journal.ipynb #34a549a7
 @patch
 def append(self:Journal,
     kind:str, # What happened: a word

@@ -43,7 +43,6 @@ def mirror(
     hidden = [math.sqrt(2)*torch.block_diag(V, V) for V in hidden]
     return [torch.cat([first, first]), *hidden, torch.cat([last, -last], 1)]
 
-# %% ../nbs/04_networks.ipynb #c08a8fb7
 def unmirror(
     weights:list[Tensor], # Any weights
 )->list[Tensor]|None: # The half, or None when the weights are not (or no longer) symmetric
@@ -266,7 +265,6 @@ def graph_products(
         out[idx] = d[rows].mT @ a[rows]
     return out
 
-# %% ../nbs/04_networks.ipynb #214aeadc
 def graph_blocks(x, sizes, counts, block):
     "Graphs `block` at a time: their place, their rows, the coefficient of each row, their sizes."
     ends = [0, *sizes.cumsum(0).tolist()]
@@ -390,7 +388,6 @@ def _pieces(self:LazyNet, X, weights, memory):
     width = sum(sum(W.shape) for W in weights)*x.element_size()
     return [(I, x[R], coef[R], sizes[I]) for I, R in cut_graphs(sizes, memory//width)]
 
-# %% ../nbs/04_networks.ipynb #cec12268
 @patch
 def tangent_kernel(
     self:LazyNet,

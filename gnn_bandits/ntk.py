@@ -32,7 +32,6 @@ def cosines(
                          "are the vectors of unit length?")
     return u
 
-# %% ../nbs/02_ntk.ipynb #5134b174
 def _angle(u): return torch.atan2(((1 - u)*(1 + u)).clamp_(min=0).sqrt_(), -u)
 
 # %% ../nbs/02_ntk.ipynb #aee5468f
@@ -48,7 +47,6 @@ def kappa0(
     u = cosines(u)
     with one_thread(): return _angle(u).div_(math.pi)
 
-# %% ../nbs/02_ntk.ipynb #ac5178b2
 def kappa1(
     u, # Cosines, any shape
 )->Tensor: # Same shape, in [0, 1]
@@ -88,7 +86,6 @@ class Series(NamedTuple):
     arc:tuple # A, of the angle
     steps:int # Layers of the recursion, 0 if the polynomials serve
 
-# %% ../nbs/02_ntk.ipynb #29f5118c
 def chebyshev(values, dtype):
     "Coefficients of the powers of x from values at Chebyshev points; None if there are too many."
     from scipy.fft import dct
@@ -99,7 +96,6 @@ def chebyshev(values, dtype):
     powers = np.pad(powers, (0, terms - len(powers)))       # zeros at the end are dropped there
     return tuple(NUMPY[dtype](c) for c in powers[::-1])
 
-# %% ../nbs/02_ntk.ipynb #9d0705ab
 @lru_cache(maxsize=64)
 def series_of(
     L:int, # Hidden layers
@@ -155,7 +151,6 @@ def hidden_layer(c, k, one, inverse, arc, near):
     c = (one - gap if c >= zero else gap - one)*a + s*np.sqrt(one + one - gap)*inverse
     return c, k*a + c
 
-# %% ../nbs/02_ntk.ipynb #5f684683
 @njit(**COMPILED)
 def hidden_array(c, k, arc, near):
     "One more hidden layer for all entries of two arrays, in place."

@@ -58,7 +58,6 @@ def scramble(
     x = (x ^ (x >> np.uint64(27)))*np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
-# %% ../nbs/14_relations.ipynb #62554a7d
 def classes(
     key:np.ndarray, # One number an item
 )->tuple[np.ndarray, np.ndarray]: # The first item of each class, the class of each item
@@ -74,7 +73,6 @@ def row_keys(
     for column in (x + 0.).T: key = scramble(key ^ scramble(column))
     return key
 
-# %% ../nbs/14_relations.ipynb #2a765ebe
 def refine(
     code:np.ndarray, # (k,) class of each node
     around:tuple, # From `neighbours`
@@ -119,7 +117,6 @@ def with_itself(
                          "kernel looks at")
     return c, torch.from_numpy(own)/(L + 1)
 
-# %% ../nbs/14_relations.ipynb #7eb28715
 def self_kernel(x, A, c, nodes, blocks, L):
     "The recursion for a stack of graphs of one size; fills the scales."
     S = x @ x.mT
@@ -196,7 +193,6 @@ def len_of(maps):
     "How many surroundings there are after a block."
     return next(iter(maps.values())).shape[0]
 
-# %% ../nbs/14_relations.ipynb #25e2c91e
 def tangent(
     a:Surroundings, # Of a few graphs
     b:Surroundings, # Of others
@@ -213,7 +209,6 @@ def tangent(
         S, T = hidden_(S, T)
     return torch.from_numpy(a.share @ (b.share @ T.numpy().T).T)/(L + 1)
 
-# %% ../nbs/14_relations.ipynb #8dd8961e
 def relational_kernel(
     a:Surroundings, # Of some graphs
     b:Surroundings, # Of others
@@ -244,7 +239,6 @@ def counts(
         key = refine(key, around)
     return sparse.hstack(parts).tocsr(), np.concatenate(names)
 
-# %% ../nbs/14_relations.ipynb #b356828a
 def shared(
     A:"sparse.csr_matrix", # (p, k) counts
     B, # (q, k) counts; stored by columns (`tocsc`) they need no turning around
@@ -258,7 +252,6 @@ def shared(
         out[i] = np.bincount(some.indices, np.minimum(some.data, n), minlength=B.shape[0])
     return out
 
-# %% ../nbs/14_relations.ipynb #1c5ea2f3
 def overlap(
     A:"sparse.csr_matrix", # (p, k) counts
     B, # (q, k) counts, by rows or by columns

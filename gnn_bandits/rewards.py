@@ -125,7 +125,6 @@ def exact_prior(
     if gram is None: gram = gntk(X, L=options.L, average=options.average)
     return z @ cholesky(gram, options.jitter).T
 
-# %% ../nbs/34_rewards.ipynb #8848cbb8
 def feature_prior(
     X:GraphDomain, # n distinct graphs
     w:Tensor, # (samples, F) standard normal
@@ -283,7 +282,6 @@ def pull(
     if counts: self.counts[list(counts)] = torch.tensor(list(counts.values()))
     return paid[0] if np.ndim(arm) == 0 else torch.tensor(paid, dtype=torch.float64)
 
-# %% ../nbs/34_rewards.ipynb #4eb0d9ca
 @patch
 def regret(
     self:Environment,

@@ -109,7 +109,6 @@ class RandomBlocks:
         count = min(self.size, self.n - i*self.size)
         return GraphDomain.erdos_renyi(count, self.N, self.p, self.d, rng)
 
-# %% ../nbs/21_scale.ipynb #12f7582f
 @dataclass(frozen=True, eq=False)
 class SmilesBlocks:
     "A library of molecules that is read block by block, all with the features of one domain."
@@ -148,7 +147,6 @@ def save_part(
                          "least 0")
     return write_atomically(path, lambda f: np.save(f, rows, allow_pickle=False))
 
-# %% ../nbs/21_scale.ipynb #e7db7108
 def read_part(
     path:str|Path, # A file written by `save_part`
     columns:int|None=None, # How many it should have; None: any number
@@ -309,7 +307,6 @@ def alone(
     torch.set_num_threads(1)
     return work(item)
 
-# %% ../nbs/21_scale.ipynb #f9421f75
 def each(
     work:Callable, # A function of one item that can be repeated without harm
     items:Iterable, # The items
@@ -435,7 +432,6 @@ def top_of(
     order = np.lexsort((arms.numpy(), -short))[:k]
     return arms[order], scores[order]
 
-# %% ../nbs/21_scale.ipynb #9d040c68
 def below(value): return value - 4e-12*abs(value)     # what is higher may be equal but for rounding
 
 # %% ../nbs/21_scale.ipynb #c308fb64
@@ -604,7 +600,6 @@ def fold(
     for _ in in_threads(self._refresh, late.split(2**12) if len(late) else []): pass
     return self
 
-# %% ../nbs/21_scale.ipynb #f05cbe35
 @patch
 def _refresh(self:LazyPosterior, arms):
     "Bring the variances of some arms up to date."
@@ -733,7 +728,6 @@ def _look(self:LazyPosterior, k, beta, repeats):
     self._seeds = known[:max(k, 64)]
     return known, scores, floor
 
-# %% ../nbs/21_scale.ipynb #02ff23b3
 @patch
 def near(
     self:LazyPosterior,
@@ -782,7 +776,6 @@ def _choose(self:LazyPosterior, arms, floor, k, beta, chosen, drops):
         drops = torch.cat([drops, w[None]])
     return chosen, drops
 
-# %% ../nbs/21_scale.ipynb #a1602bce
 @patch
 def suggest(
     self:LazyPosterior,

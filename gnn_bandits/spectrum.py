@@ -133,7 +133,6 @@ def _eigenvalues(L, d, R):
         old, new = new, funk_hecke(L, d, R, n, bits)
     return new
 
-# %% ../nbs/05_spectrum.ipynb #3bd7f966
 def eigenvalues(
     L:int, # Hidden layers
     d:int, # Dimension, at least 2

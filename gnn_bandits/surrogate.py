@@ -601,7 +601,6 @@ class Solved(NamedTuple):
     precision:Tensor # (q,) of these means
     root:Tensor # (q, q) Cholesky factor of their covariance
 
-# %% ../nbs/18_surrogate.ipynb #4762d6b0
 @patch
 def solve(self:Surrogate)->Solved:
     "The measured arms with the factor of their covariance, kept until something is learned."

@@ -67,7 +67,6 @@ class Batch:
     weight:Tensor # (b,) weights, adding up to one
     share:float # Weight of the batch among all observations
 
-# %% ../nbs/09_training.ipynb #f748b133
 def make_batches(
     net:LazyNet, # Says how a graph is fed in
     X:GraphDomain, # All arms
@@ -86,7 +85,6 @@ def make_batches(
         batches.append(Batch(inputs, coef, owner, y, weight, float(share)))
     return batches
 
-# %% ../nbs/09_training.ipynb #16a77fa0
 def full_batch(net, X, seen):
     "All observations in one batch."
     return make_batches(net, X, seen, np.arange(len(seen.y)), len(seen.y))[0]
@@ -173,7 +171,6 @@ class Trained:
         "Predictions for the graphs of `X`."
         return self.net(X)
 
-# %% ../nbs/09_training.ipynb #de9e46cd
 def _trained(net, weights, losses, steps, reason):
     "A copy of the network with trained weights and the record; refuses a training that diverged."
     if not (np.isfinite(losses).all() and all(math.isfinite(W.sum()) for W in weights)):
@@ -208,7 +205,6 @@ def gradient_descent(
             W.lerp_(W0, 2*rate*lam).sub_(g, alpha=rate/net.m)
     return _trained(net, weights, losses, j, reason or "steps")
 
-# %% ../nbs/09_training.ipynb #2cd64d80
 def _squared_distance(weights, start):
     "Squared distance of all parameters."
     return sum(float((W - W0).square().sum()) for W, W0 in zip(weights, start))
@@ -252,7 +248,6 @@ def check_stable(kappa, lam, rate, options):
         raise ValueError("expected lam above 0 for J = inf; "
                          "without it the limit is not a posterior mean")
 
-# %% ../nbs/09_training.ipynb #0e65f224
 def stopping_step(kappa, b, options, rate, floor):
     "Number of steps and the reason for it."
     if options.stop is None: return options.J, "steps"
@@ -275,7 +270,6 @@ class LinearFit:
     loss:float # Regularised loss at the end, floor included
     movement:float # Distance of the parameters to the start, times the root of the width
 
-# %% ../nbs/09_training.ipynb #3bd53d43
 def linearized_fit(
     K:Tensor, # (n, n) tangent kernel of all arms, not normalised
     arms:Sequence[int], # Arm of each pull
@@ -434,7 +428,6 @@ def tangent_fit(
             torch.addmm(W0, (delta*scale).T, act, out=W)
     return _trained(net, weights, losses, j, reason)
 
-# %% ../nbs/09_training.ipynb #d97ffa7e
 def _outputs(
     weights:list[Tensor], # Parameters
     batch:Batch, # Graphs

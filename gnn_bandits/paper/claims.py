@@ -105,7 +105,6 @@ def claim_factorial(results, broken=False):
                          f"N² terms of the mean base kernel, N³ evaluations at most, are "
                          f"{'not ' if needed else ''}enough")
 
-# %% ../../nbs/27_claims.ipynb #9b69b9bf
 @claim("theory", "network-is-mean", "App. A.1, lemma", "04_networks.ipynb",
        control="one node left out of the mean")
 def claim_network_is_mean(results, broken=False):
@@ -116,7 +115,6 @@ def claim_network_is_mean(results, broken=False):
     return identity_finding(largest_difference(net(X), mean), 1e-12,
                             "graph network and mean over nodes")
 
-# %% ../../nbs/27_claims.ipynb #74a3d800
 @claim("theory", "invariant-network", "App. A.1, lemma", "04_networks.ipynb",
        control="the network that is fed all nodes as one vector")
 def claim_invariant_network(results, broken=False):
@@ -146,7 +144,6 @@ def claim_width_limit(results, broken=False):
         x, y = distances_to(gntk(X, L=1), X)
     return decay_finding(x, y, f"distance to the limit on log m, {len(x)} networks")
 
-# %% ../../nbs/27_claims.ipynb #afe7696d
 @claim("theory", "decomposition", "Section 3, proposition on the GNTK", "03_gntk.ipynb",
        control="only pairs of nodes of the same number")
 def claim_decomposition(results, broken=False):
@@ -159,7 +156,6 @@ def claim_decomposition(results, broken=False):
     limit = largest_difference(gntk(X), mean(ntk(node_cosines(X), 2)))
     return identity_finding(max(finite, limit), 1e-11, "at width 64 and in the limit")
 
-# %% ../../nbs/27_claims.ipynb #8df3c3f0
 @claim("theory", "bounded-by-one", "Section 3 and App. A.2", "02_ntk.ipynb",
        control="the kernel divided by L")
 def claim_bounded_by_one(results, broken=False):
@@ -170,7 +166,6 @@ def claim_bounded_by_one(results, broken=False):
     return bound_finding(top(False), "NTK of one to three hidden layers", top(True),
                          "the kernel divided by L+1")
 
-# %% ../../nbs/27_claims.ipynb #e83cd2aa
 @claim("theory", "permutation-identity", "Section 3, proposition on permutations", "03_gntk.ipynb",
        control="base kernels of one hidden layer less")
 def claim_permutation_identity(results, broken=False):
@@ -197,7 +192,6 @@ def decay_exponent(
     two = limit(30, 58), limit(20, 40)
     return two[0], min(two), max(two)
 
-# %% ../../nbs/27_claims.ipynb #e425c820
 def partial_kernel(u, d, R, without=None):
     "The normalised NTK of two hidden layers summed to degree R, and what the rest can add at most."
     weight = shares_of_degrees(2, d, R)
@@ -217,7 +211,6 @@ def claim_mercer_ntk(results, broken=False):
                          verdict(ratio <= 1 and positive),
                          f"eigenvalues to degree 60 are {'' if positive else 'not '}all positive")
 
-# %% ../../nbs/27_claims.ipynb #cb05be89
 @claim("theory", "decay", "App. A, after Bietti and Bach", "05_spectrum.ipynb",
        control="eigenvalues multiplied by r")
 def claim_decay(results, broken=False):
@@ -228,7 +221,6 @@ def claim_decay(results, broken=False):
     return Finding("exponent plus d, worst of d = 3, 5, 10", *worst, verdict(holds),
                    "the exponent is -d" if holds else "another exponent")
 
-# %% ../../nbs/27_claims.ipynb #52dd5094
 @claim("theory", "multiplicity", "App. A and A.3", "05_spectrum.ipynb", control="k = r + 1")
 def claim_multiplicity(results, broken=False):
     "The r-th eigenspace has dimension (2k+d-2)/r times a binomial coefficient."
@@ -261,7 +253,6 @@ def claim_mercer_gntk(results, broken=False):
     return Finding("squared norm of the first eigenfunction, N = 5", mean, mean - half, mean + half,
                    verdict(sums and near(1), sums and near(1/N)), reason)
 
-# %% ../../nbs/27_claims.ipynb #fd10d14a
 @claim("theory", "shrink", "App. A.3", "05_spectrum.ipynb", control="the power -dN")
 def claim_shrink(results, broken=False):
     """The r-th eigenspace of the GNTK is smaller than that of the long NTK by r to the power
@@ -290,7 +281,6 @@ def claim_gain_bound(results, broken=False):
                          verdict(max(ratio, 20*power) <= 1),
                          f"bound over rate moves like T^{power:.3f} from 10⁴ to 10⁶ (d = 3)")
 
-# %% ../../nbs/27_claims.ipynb #32fa6dc6
 @claim("theory", "determinant", "App. B", "06_information_gain.ipynb", control="the factor 1/λ²")
 def claim_determinant(results, broken=False):
     "The log-determinant splits into that of the head and that of the tail seen through the head."
@@ -304,7 +294,6 @@ def claim_determinant(results, broken=False):
                          verdict(abs(printed) < 1e-6*gain, close),
                          "the tail needs the factor 1/λ" if close else "neither split is the gain")
 
-# %% ../../nbs/27_claims.ipynb #19cad64f
 @claim("theory", "gain-free-of-n", "Section 4.1", "06_information_gain.ipynb",
        control="the sum over nodes in place of the mean")
 def claim_gain_free_of_n(results, broken=False):
@@ -369,7 +358,6 @@ def draw_rewards(
     x[own] -= torch.linalg.solve(K[own][:, own] + (s.lam/post.counts).diag(), K[own, a])
     return (s.B*K @ x/(x @ K @ x).sqrt())[:, None].expand(-1, k)
 
-# %% ../../nbs/27_claims.ipynb #d8d700f7
 def mean_noise(
     kind:str, # One of `NOISES`
     post:Posterior, # After the pulls
@@ -536,7 +524,6 @@ def claim_third_term(results, broken=False):
                          f"it is {third:.4g} and tends to 2√(B(L+λ)/(Cλ)) = {limit:.4g}; in "
                          f"uncertainties of one ridge it is {later:.4g} at t = 100")
 
-# %% ../../nbs/27_claims.ipynb #eb5c764d
 @claim("theory", "in-network-rkhs", "App. C.1, lemma on the linearised GNN", "08_confidence.ipynb",
        control="width 32")
 def claim_in_network_rkhs(results, broken=False):
@@ -568,7 +555,6 @@ def claim_gram_concentration(results, broken=False):
     return bound_finding((table["distance"]/(10*epsilon)).max(),
                          f"constant 1, {len(table)} networks, ten graphs of five nodes")
 
-# %% ../../nbs/27_claims.ipynb #fb80a3b4
 @claim("theory", "gradient-norm", "App. C.2, norm bounds", "04_networks.ipynb",
        control="weights without the factor 1/√m")
 def claim_gradient_norm(results, broken=False):
@@ -603,7 +589,6 @@ def trained_shift(
                 remainder=rms(done(X) - expansion), distance=rms(done(X) - linear),
                 gradients=gradients)
 
-# %% ../../nbs/27_claims.ipynb #c411e96a
 @claim("theory", "gradient-change", "App. C.2, norm bounds", "09_training.ipynb",
        control="the power 2 in place of 1/3")
 def claim_gradient_change(results, broken=False):
@@ -631,7 +616,6 @@ def claim_descent_limit(results, broken=False):
     return bound_finding(ratio,
                          "distance against (1 - ηmλ)^(j/2), 40 eigenvalues, up to 1000 steps")
 
-# %% ../../nbs/27_claims.ipynb #31a2d223
 @claim("theory", "movement", "App. C.2, proxy lemma and parameter bound", "09_training.ipynb",
        control="no ridge, and an eigenvalue of 0.01")
 def claim_movement(results, broken=False):
@@ -688,7 +672,6 @@ def claim_gain_of_network(results, broken=False):
     what = f"distance of the two gains on log m, {len(rows)} networks"
     return decay_finding(*zip(*rows), what, -0.25)
 
-# %% ../../nbs/27_claims.ipynb #b8ad6802
 @claim("theory", "variance-bound", "App. C, step 1", "08_confidence.ipynb",
        control="the same arm pulled at every step")
 def claim_variance_bound(results, broken=False):
@@ -703,7 +686,6 @@ def claim_variance_bound(results, broken=False):
                 ratios.append(float(post.std.max())**2/bound)
     return bound_finding(max(ratios), f"{len(ratios)} episodes, γ from below by the greedy gain")
 
-# %% ../../nbs/27_claims.ipynb #b9c0bf2a
 @claim("theory", "episodes", "App. C, step 2", "28_errata.ipynb",
        control="episodes that grow by a half")
 def claim_episodes(results, broken=False):
@@ -812,7 +794,6 @@ def worst_horizon(runs, multiplier):
     "Largest R/(β √(T γ)) over the horizons, for each run."
     return np.max([runs[f"R{T}"]/(multiplier*v) for T, v in scale_of_regret().items()], axis=0)
 
-# %% ../../nbs/27_claims.ipynb #65b54acd
 @claim("theory", "regret-bound", "Section 4.3, theorem", "40_algorithms.ipynb", "elimination.csv",
        control="pulls at random")
 def claim_regret_bound(results, broken=False):
@@ -896,7 +877,6 @@ def compare_kernels(
     size, error = np.array(rows).transpose(1, 2, 0)
     return dict(size=size, error=error)
 
-# %% ../../nbs/27_claims.ipynb #44094f7d
 def kernel_comparisons(what, cells, broken):
     "The graph kernel against its rival in some cells."
     rival = ("graph", 3) if broken else ("vector",)
@@ -912,7 +892,6 @@ def claim_nn_sets_larger(results, broken=False):
     "The confidence sets of the plain network are larger than those of the graph network."
     return measured(kernel_comparisons("size", SOME_CELLS, broken))
 
-# %% ../../nbs/27_claims.ipynb #c49049f3
 @claim("explanation", "nn-less-accurate", "Section 4.3", "27_claims.ipynb", control=itself)
 def claim_nn_less_accurate(results, broken=False):
     "The reward estimates of the plain network are less accurate than those of the graph network."
@@ -958,7 +937,6 @@ def claim_stopping_crucial(results, broken=False):
                                 ((table["stopped"] - table[rival]).to_numpy(),),
                                 table[rival].mean()) for rival in rivals])
 
-# %% ../../nbs/27_claims.ipynb #f7963140
 @claim("explanation", "steps-grow", "Section 5, lazy training", "09_training.ipynb",
        "stopping.csv", control="a fixed number of steps")
 def claim_steps_grow(results, broken=False):
@@ -989,7 +967,6 @@ def diagonal_error(
     for post in (exact, diagonal): post.observe(arms, [0.]*40)
     return math.exp(float((diagonal.std/exact.std)[np.unique(arms)].log().mean()))
 
-# %% ../../nbs/27_claims.ipynb #f64f9403
 def one_parameter_error():
     "The same for the feature x of one number: matrix and diagonal by their own formulas."
     x, lam = np.random.default_rng(34).standard_normal(40), 0.01
@@ -1005,7 +982,6 @@ def claim_diagonal_negligible(results, broken=False):
     return measured([Comparison("uncertainty by the diagonal, m = 512", (ratio - 1,),
                                 form="within")])
 
-# %% ../../nbs/27_claims.ipynb #1e000042
 @claim("explanation", "diagonal-worsens", "App. D.2, network architecture", "08_confidence.ipynb",
        control="the two widths exchanged")
 def claim_diagonal_worsens(results, broken=False):
@@ -1033,7 +1009,6 @@ def norms_of_draws(
     norm = lambda f: float(f @ torch.cholesky_solve(f[:, None], root)[:, 0])
     return norm(prior), norm(given)
 
-# %% ../../nbs/27_claims.ipynb #3f0e447c
 @claim("explanation", "smoother-samples", "App. D.1", "34_rewards.ipynb", control="labels of zero")
 def claim_smoother_samples(results, broken=False):
     "Draws from the posterior for five labels are smoother than draws from the prior."
@@ -1043,7 +1018,6 @@ def claim_smoother_samples(results, broken=False):
                           (given - prior,), prior.mean())
     return measured([smoother(p) for p in (0.05, 0.2, 0.95)])
 
-# %% ../../nbs/27_claims.ipynb #373dea66
 @claim("explanation", "not-in-rkhs", "App. D.1", "34_rewards.ipynb",
        control="a domain that grows without end")
 def claim_not_in_rkhs(results, broken=False):
@@ -1071,7 +1045,6 @@ def published_endpoints(
     values = ["first", "final", "se"]
     return table.pivot(index=["N", "p", "arms"], columns="algorithm", values=values)
 
-# %% ../../nbs/27_claims.ipynb #426fe3be
 def ends_below(panels, better, worse):
     "In how many panels one ends below the other, and the extreme differences in standard errors."
     final, se = panels["final"], panels["se"]
@@ -1092,7 +1065,6 @@ def claim_published_best(results):
     return exact_finding("panels in which GNN-PE ends below GNN-UCB", wins, verdict(best), reason,
                          3*len(panels))
 
-# %% ../../nbs/27_claims.ipynb #ea5c873b
 @claim("published", "published-gnn", "Figure 6", "28_errata.ipynb", "published.csv")
 def claim_published_gnn(results):
     "The GNN methods consistently outperform the NN methods (in the published curves)."
@@ -1118,7 +1090,6 @@ def claim_published_density(results):
                          change, verdict(falling, change < 0),
                          f"advantages of {shown} at p = 0.05, 0.2, 0.95", 3)
 
-# %% ../../nbs/27_claims.ipynb #37f62201
 @claim("published", "published-longer", "Section 5, Figure 3", "28_errata.ipynb", "published.csv")
 def claim_published_longer(results):
     "GNN-UCB takes longer to find the optimum on denser graphs (in the published curves)."
@@ -1146,7 +1117,6 @@ def with_arms(panel):
     cells = [in_domain(20, 0.2, arms) for arms in ARMS]
     return [cell for cell in cells if len(panel.find(algorithm="GNN-PE", **cell))]
 
-# %% ../../nbs/27_claims.ipynb #b1cf3f42
 def describe(cell):
     "A cell in words."
     return ", ".join(f"{k} = {v:g}" for k, v in cell.items() if k != "d")
@@ -1192,7 +1162,6 @@ def missed(
     "Share of runs, by unit of replication, that end without the optimum."
     return sample(panel, algorithm, lambda r: (r["found_at"] > r["T"]).astype(float), **cell)
 
-# %% ../../nbs/27_claims.ipynb #c5765623
 @claim("experiment", "finds-optimum", "Section 5, Figure 1", "24_population.ipynb", *RUNS,
        measures=STEPS)
 def claim_finds_optimum(panel):
@@ -1202,7 +1171,6 @@ def claim_finds_optimum(panel):
                    (missed(panel, a, **cell).to_numpy(),), form="not above")
         for a in GNN for cell in with_arms(panel)))
 
-# %% ../../nbs/27_claims.ipynb #d3e9df69
 @claim("experiment", "nn-may-fail", "Section 5, Figure 1", "24_population.ipynb", *RUNS,
        existential=True, measures=STEPS)
 def claim_nn_may_fail(panel):
@@ -1212,7 +1180,6 @@ def claim_nn_may_fail(panel):
                    (MARGIN - missed(panel, a, **cell).to_numpy(),), margin=0.)
         for a in NN for cell in with_arms(panel) + DOMAIN_CELLS))
 
-# %% ../../nbs/27_claims.ipynb #47e1fbe5
 def slows_down(
     panel:Panel, # Runs, by cumulative regret
     algorithm:str, # Name
@@ -1226,7 +1193,6 @@ def slows_down(
     return Comparison(f"{algorithm}, second half against first, {describe(cell)}",
                       (paired(late, early),), max(early.mean(), 1e-3))
 
-# %% ../../nbs/27_claims.ipynb #b0a66235
 @claim("experiment", "sublinear", "Section 5, Figures 2, 3 and 6", "24_population.ipynb", *RUNS,
        measures=("regret",), control="random pulling in the place of GNN methods")
 def claim_sublinear(panel):
@@ -1248,7 +1214,6 @@ def claim_scales_with_arms(panel):
                    (after_500(cell).to_numpy(), -rival.to_numpy()), rival.mean(), "not above")
         for cell in more))
 
-# %% ../../nbs/27_claims.ipynb #4b6964ec
 def transfers(panel, algorithm, who, cell):
     "An algorithm with the settings of one domain against itself with those of all."
     own = sample(panel, algorithm, **cell)
@@ -1280,7 +1245,6 @@ def compare_domains(
     return Comparison(f"{algorithm}, {words[0]} against {words[1]}",
                       (first.to_numpy(), -second.to_numpy()), second.mean(), form)
 
-# %% ../../nbs/27_claims.ipynb #1c8c7d98
 def advantage(panel, policy, N, p):
     "NN minus GNN in one domain, by unit of replication."
     gnn, nn = (sample(panel, f"{net}-{policy}", **in_domain(N, p)) for net in ("GNN", "NN"))
@@ -1298,7 +1262,6 @@ def claim_same_steps(panel):
     "GNN-PE finds the optimum in about as many steps with 100 nodes as with 20 (p = 0.2)."
     return Comparisons((compare_domains(panel, "GNN-PE", (100, 0.2), (20, 0.2), "within"),))
 
-# %% ../../nbs/27_claims.ipynb #521f2be1
 @claim("experiment", "size-nn-pe", "Section 5, Figure 2", "24_population.ipynb", *RUNS)
 def claim_size_nn_pe(panel):
     "More nodes (20 to 100, p = 0.2) hurt NN-PE more than GNN-PE."
@@ -1307,7 +1270,6 @@ def claim_size_nn_pe(panel):
     return Comparisons((Comparison("advantage of GNN-PE, N = 20 against N = 100", (few, -many),
                                    scale),))
 
-# %% ../../nbs/27_claims.ipynb #e94d6746
 @claim("experiment", "size-gnn", "Section 5, Figure 7", "24_population.ipynb", *RUNS)
 def claim_size_gnn(panel):
     "GNN methods scale well with N, for every density: no growth beyond the margin."
@@ -1321,7 +1283,6 @@ def claim_size_nn(panel):
     return Comparisons(tuple(compare_domains(panel, a, (20, p), (100, p))
                              for a in NN for p in DENSITIES))
 
-# %% ../../nbs/27_claims.ipynb #1b8a1307
 @claim("experiment", "sparse-small", "Figure 7", "24_population.ipynb", *RUNS)
 def claim_sparse_small(panel):
     "Small sparse graphs are the hardest for the GNN methods."
@@ -1395,7 +1356,6 @@ def good_fraction(
         return (mean <= (1 + MARGIN)*mean[best]).mean()
     return np.array([share(b) for b in range(batches)])
 
-# %% ../../nbs/27_claims.ipynb #d37c68e7
 @claim("experiment", "insensitive", "Section 5, Figure 5", "24_population.ipynb", *TUNING)
 def claim_insensitive(panel):
     """The GNN methods perform well for many λ and β: more than half of the grid is within the

@@ -110,7 +110,6 @@ class Dataset:
         s = self.spec
         return f"Dataset({s.name}, n={len(self)}, seed={s.seed}, {s.reward.kind})"
 
-# %% ../../nbs/39_datasets.ipynb #f62d7747
 def dataset(
     spec:str|DatasetSpec, # A name in `DATASETS`, or a spec
     n:int|None=None, # Another number of graphs
@@ -222,7 +221,6 @@ def closest_pairs(
         best += zip(top.values.tolist(), first.tolist(), second.tolist())
     return np.array([(a, b) for _, a, b in sorted(best, reverse=True)[:k]]).T
 
-# %% ../../nbs/39_datasets.ipynb #d4ecf4a2
 def remainder_rows(
     spec:DatasetSpec, # Which data set
     degrees:tuple, # Of the features, ascending

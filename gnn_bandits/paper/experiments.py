@@ -58,7 +58,6 @@ def canonical(
     if isinstance(value, Real): return float(value) + 0. # -0. becomes 0.
     raise ValueError(f"expected a number, a string, a truth value or None, got {value!r}")
 
-# %% ../../nbs/29_experiments.ipynb #55f35372
 def compact(value)->str:
     "Canonical text of plain JSON types."
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -66,7 +66,6 @@ def domain_variances(
         rows.append(pd.DataFrame(dict(N=N, p=p, variance=variance)))
     return pd.concat(rows, ignore_index=True)
 
-# %% ../../nbs/25_figures.ipynb #2d057170
 def variance_summary(table):
     "Mean, standard deviation and range of each domain."
     return table.groupby(["N", "p"], sort=False)["variance"].agg(
@@ -103,7 +102,6 @@ def gain_table(
     rows += [dict(kernel="bound", N="any", T=t, gain=mig_bound(t, 10, 2, lam)) for t in steps]
     return pd.DataFrame(rows)
 
-# %% ../../nbs/25_figures.ipynb #033fd528
 def draw_gains(fig, table):
     "A curve for each kernel and number of nodes, and the bound."
     ax, color, T = fig.subplots(), {5: "C0", 20: "C1", 100: "C2", "any": "k"}, table["T"].max()
@@ -140,7 +138,6 @@ def run_table(
         rows.append(what | sums | half)
     return pd.DataFrame(rows)
 
-# %% ../../nbs/25_figures.ipynb #95aaa60e
 def curve_table(
     store:Store, # Holds the runs
     specs:list[RunSpec], # Which
@@ -257,7 +254,6 @@ def draw_settings(
     ax.grid(False)
     return image
 
-# %% ../../nbs/25_figures.ipynb #06c19d50
 def draw_hyper(
     fig, # Matplotlib figure
     means, # What `hyper_table` returned
@@ -291,7 +287,6 @@ def performance_specs(
     sizes = ((50, 100), (100, 100)) if quick else ARMS_AND_STEPS
     return [s for arms, T in sizes for s in grid(**fixed, arms=arms, T=T)]
 
-# %% ../../nbs/25_figures.ipynb #456cc361
 def main_curves(curves):
     "The curves of the main data set, for every number of arms."
     return curves[(curves["N"] == 20) & (curves["p"] == 0.2)]
@@ -327,7 +322,6 @@ def domain_specs(
     return grid(data=[figure_data(n, quick) for n in names], algorithm=PAPER_ALGORITHMS,
                 model=model or "linearized", seed=range(seeds or (2 if quick else 20)), **size)
 
-# %% ../../nbs/25_figures.ipynb #4e6b3ae9
 def domain_curves(curves):
     "The curves of the nine domains with the smallest number of arms."
     return curves[curves["arms"] == curves["arms"].min()]
@@ -381,7 +375,6 @@ def draw_effect(
         axes[0].set_ylabel(f"{REGRET_LABELS[value]},\nmean gaps")
     each_protocol(fig, rows, draw)
 
-# %% ../../nbs/25_figures.ipynb #8538ef1a
 def draw_size(fig, table):
     "The effect of the number of nodes at p = 0.2."
     draw_effect(fig, table, "N", 0.2)
@@ -431,7 +424,6 @@ def trained_specs(
             for s in grid(data=figure_data("N20_p0.2_d10", quick), algorithm=name, lam=lam,
                           beta=beta, seed=runs, **size, **TRAINED_PANELS[panel])]
 
-# %% ../../nbs/25_figures.ipynb #65f87248
 def trained_table(
     store:Store, # Holds the runs
     specs:list[RunSpec], # What `trained_specs` returned
@@ -452,7 +444,6 @@ def comparable(
     "Adds the inference regret of the second half of a run."
     return table.assign(late_inference=table["inference_regret"] - table["half_inference"])
 
-# %% ../../nbs/25_figures.ipynb #cc21cc93
 def draw_trained(
     fig, # Matplotlib figure
     table, # What `trained_table` returned
@@ -482,7 +473,6 @@ def switch_means(table):
     found.columns = [f"{value}_{what}" for value, what in found.columns]
     return found.reset_index()
 
-# %% ../../nbs/25_figures.ipynb #fc837d8e
 def ablation_items(
     plan:"Plan", # Says how much
     tuning, # The tuning table of the population, or None
@@ -658,7 +648,6 @@ def save_figure(
         fig.savefig(image, format="png")
     return write_atomically(path, image.getvalue())
 
-# %% ../../nbs/25_figures.ipynb #8bb4d725
 @patch
 def write(self:Plan,
     name:str, # Of a stage

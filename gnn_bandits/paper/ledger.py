@@ -57,7 +57,6 @@ class Finding:
             raise ValueError("expected the estimate inside its interval, "
                              f"got {self.estimate} and [{self.low}, {self.high}]")
 
-# %% ../../nbs/44_ledger.ipynb #566102f1
 def exact_finding(
     statistic:str, # What was measured
     value:float, # A number that is not random
@@ -87,7 +86,6 @@ class Claim:
     measures:tuple=REGRETS # Of an experiment: what is compared
     def __post_init__(self): check_choice("kind", self.kind, CLAIM_KINDS)
 
-# %% ../../nbs/44_ledger.ipynb #56c1b8c0
 def register(
     claims:list, # Registry, in the order of the paper
     kind:str, # One of `CLAIM_KINDS`
@@ -221,7 +219,6 @@ class Estimate(NamedTuple):
         if self.error == 0: return 0. if self.mean < bound else 1.
         return float(stats.t.cdf((self.mean - bound)/self.error, self.df))
 
-# %% ../../nbs/44_ledger.ipynb #98c796bf
 def sum_of_means(
     samples:Sequence, # Arrays, independent of each other, of at least three numbers each
 )->Estimate:
@@ -255,7 +252,6 @@ class Comparison:
     def estimate(self): # In units of the rival's mean
         return sum_of_means([np.asarray(s, float)/self.scale for s in self.samples])
 
-# %% ../../nbs/44_ledger.ipynb #57b1546a
 @dataclass(frozen=True)
 class Comparisons:
     "The comparisons behind one claim in one panel; two of one name are one."
@@ -299,7 +295,6 @@ class Judgement(NamedTuple):
     form:str # What was claimed
     margin:float
 
-# %% ../../nbs/44_ledger.ipynb #fddb32fc
 def judge(
     comparison:Comparison, # What is claimed
     adjusted:float, # Its p-value after Holm
@@ -324,7 +319,6 @@ def all_judgements(
     adjusted = holm([p_value(c) for c in comparisons])
     return [judge(c, p, len(comparisons), alpha) for c, p in zip(comparisons, adjusted)]
 
-# %% ../../nbs/44_ledger.ipynb #63bd7d04
 def decide(
     judged:Sequence[Judgement], # Of one claim in one panel
     existential:bool=False, # Whether one is enough
@@ -336,7 +330,6 @@ def decide(
     if existential: return said, min(judged, key=lambda j: j.p)
     return said, max(judged, key=lambda j: (j.verdict == said, j.p, j.low))
 
-# %% ../../nbs/44_ledger.ipynb #4c51383f
 def count_in_words(
     judged:Sequence[Judgement], # Of one claim in one panel
 )->str:
@@ -425,7 +418,6 @@ def select_runs(
         raise ValueError(f"expected one row for {algorithm}, {cell} and run {run}, got two")
     return chosen.set_index("run")
 
-# %% ../../nbs/44_ledger.ipynb #f42ddeb0
 def sample(
     panel:Panel, # Where to look
     algorithm:str, # Name
@@ -438,7 +430,6 @@ def sample(
     if panel.protocol != "many rewards": return values
     return values.groupby(chosen["reward"]).mean()
 
-# %% ../../nbs/44_ledger.ipynb #a1aa4d01
 def paired(
     a:pd.Series, # What `sample` returned
     b:pd.Series, # The same for the rival
@@ -511,7 +502,6 @@ def judge_claim(
         raise ValueError(f"expected runs for {claim.key} in a primary panel, got none")
     return found
 
-# %% ../../nbs/44_ledger.ipynb #d1774e26
 def places(found, said):
     "Where a claim got a verdict, in words."
     return " and ".join(f.panel.title for f in found if f.verdict == said)
@@ -554,7 +544,6 @@ def panel_rows(
         form=f.shown.form, margin=f.shown.margin, shown=f.shown.name, control=f.control)
         for f in found]
 
-# %% ../../nbs/44_ledger.ipynb #63461c74
 def ledger(
     claims:Sequence[Claim], # Which ones, in order
     results:str|Path, # Folder of result tables
@@ -592,7 +581,6 @@ def markdown_table(
     lines.insert(1, "|".join(rule))
     return "\n".join("|" + line + "|" if i == 1 else f"| {line} |" for i, line in enumerate(lines))
 
-# %% ../../nbs/44_ledger.ipynb #40fe2910
 def summary(
     table:pd.DataFrame, # What `ledger` returned, or the file, or a list of dictionaries
 )->str: # Markdown

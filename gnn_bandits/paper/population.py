@@ -49,7 +49,6 @@ def setting_grid(
     return tuple(Player(a, lam, beta, k, **more) for a, lam, beta, k in
                  itertools.product(algorithms, LAMS, BETAS, pulls))
 
-# %% ../../nbs/24_population.ipynb #3c832150
 def chunks(
     total:int, # Runs
     size:int, # Runs a cell
@@ -58,7 +57,6 @@ def chunks(
     "Numbers of runs, in cells."
     return [tuple(range(start + i, start + min(i + size, total))) for i in range(0, total, size)]
 
-# %% ../../nbs/24_population.ipynb #8cfad905
 def tuning_cells(
     runs:int=5, # From each domain
     d:int=10, # Feature dimension
@@ -70,7 +68,6 @@ def tuning_cells(
     return [Cell("tuning", "population", N, p, d, (r,), players, seed=TUNING_SEED, **size)
             for r in range(runs) for N, p in domains]
 
-# %% ../../nbs/24_population.ipynb #ed2d70ad
 def paper_tuning_cells(
     runs:int=20, # Action sets
     **size, # Smaller `arms` and `T`, for a quick look
@@ -144,7 +141,6 @@ def population_cells(
     return [Cell("population", "population", N, p, d, some, players, seed=TEST_SEED, **size)
             for some in chunks(runs, 10) for N, p in domains]
 
-# %% ../../nbs/24_population.ipynb #3b38a303
 def paper_cells(
     settings:dict, # Selected as the paper's code does
     runs:int=60, # Action sets
@@ -175,7 +171,6 @@ def new_player(**fields):
     "A function that changes some fields of a player."
     return lambda p: replace(p, **fields)
 
-# %% ../../nbs/24_population.ipynb #b62b1b62
 def reward_switches()->dict:
     "Other rewards and other noise."
     rewards, out = {"posterior mean": RewardOptions(kind="mean"),
@@ -343,7 +338,6 @@ def unit_means(
     "Runs that share a reward, averaged; in the protocol with one reward every run is a unit."
     return values if protocol == "one reward" else values.groupby(level="reward").mean()
 
-# %% ../../nbs/24_population.ipynb #1b5b45e6
 def advantage_table(
     table, # Rows of the population or of the paper's protocol
     level:float=0.95, # Of the intervals
@@ -442,7 +436,6 @@ def overall_advantage(
             low=mean - half, high=mean + half, share=mean/r["NN"].mean()))
     return pd.DataFrame(rows)
 
-# %% ../../nbs/24_population.ipynb #e8894b13
 def count_signs(
     table, # What `advantage_table` returned
 ): # A pandas table
@@ -491,7 +484,6 @@ def switch_name(
     words = SWITCH_WORDS.get(switch, f"{switch}: {{}}")
     return words.format(*level.split(" × "))
 
-# %% ../../nbs/24_population.ipynb #3123684b
 def draw_switches(
     fig, # Matplotlib figure
     table, # The ablation table

@@ -240,7 +240,6 @@ def released_net(
         for i in (2, 4): parts[i].normal_(0, math.sqrt(2/m), generator=g)
     return FlatNet(parts)
 
-# %% ../../nbs/26_released.ipynb #2b0c57f3
 def paper_net(
     domain:GraphDomain, # The arms
     kind:str, # "GNN" or "NN"
@@ -262,7 +261,6 @@ def flat_inputs(
     h = domain.h.float()
     return h if kind == "GNN" else h.flatten(1)[:, None]/(math.sqrt(domain.N) if unit else 1.)
 
-# %% ../../nbs/26_released.ipynb #56dd027f
 def outputs(
     net:FlatNet, # The network
     x:Tensor, # (n, k, D)
@@ -293,7 +291,6 @@ def released_unit(
     net = released_net(x.shape[2], m, seed)
     return float(sum(slope_norm(net, nodes) for nodes in x))/(m*len(x))
 
-# %% ../../nbs/26_released.ipynb #acb5e3b6
 def slope_norm(
     net:FlatNet, # The network; its `grad` is overwritten
     x:Tensor, # (k, D) one graph
@@ -355,7 +352,6 @@ class DiagonalUncertainty:
         if self._std is None: self._std = (self.squares @ (self.lam/self.U)).double().sqrt()
         return self._std
 
-# %% ../../nbs/26_released.ipynb #6e683e3c
 class ExactUncertainty:
     "The exact posterior of the same kernel."
     def __init__(self,
@@ -481,7 +477,6 @@ def best_known(
     arms, rewards = player.data
     return arms[int(np.argmax(rewards))] if arms else int(game.explore[1])
 
-# %% ../../nbs/26_released.ipynb #c052e4bf
 def choose(
     player:Player, # Its mean and uncertainty
     p:Progress, # The candidates in it are changed
@@ -529,7 +524,6 @@ def save_progress(
     p.mean, p.steps = player.mean.tolist(), player.steps
     write_atomically(path, json.dumps(dataclasses.asdict(p)))
 
-# %% ../../nbs/26_released.ipynb #f0bab38f
 def resume(
     player:Player, # At its start; brought to where the checkpoint is
     path:Path|None, # Written by `save_progress`, or not there

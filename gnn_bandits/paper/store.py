@@ -147,7 +147,6 @@ def fail(self:Store,
     values = dataclasses.asdict(failure)
     return self.write(self.failure(failure), json.dumps(values, indent=1) + "\n")
 
-# %% ../../nbs/41_store.ipynb #8b198918
 @patch
 def read_failure(self:Store,
     path:Path, # A file in `failed`
@@ -160,7 +159,6 @@ def read_failure(self:Store,
         raise Damaged(f"{path} is damaged ({type(e).__name__}: {e}); remove it") from e
     return found
 
-# %% ../../nbs/41_store.ipynb #cf9d18ce
 @patch
 def failures(self:Store,
     onerror:Callable|None=None, # Told of each file that cannot be read; raised if not given
@@ -202,7 +200,6 @@ def missing(self:Store,
         except Damaged as e: print(e, file=sys.stderr); damaged.append(item)
     return absent, damaged
 
-# %% ../../nbs/41_store.ipynb #74687dc0
 @patch
 def tidy(self:Store,
     age:float=3600., # Seconds
@@ -251,7 +248,6 @@ def differing(
     varies = lambda c: table[c].map(repr).nunique() > 1
     return [c for c in settings if c in ("algorithm", "model") or varies(c)]
 
-# %% ../../nbs/41_store.ipynb #80447a00
 def seed_means(
     table, # What `Store.table` returned, with at least one row
 ):

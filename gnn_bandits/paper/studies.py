@@ -138,7 +138,6 @@ def spread_of(
         return Shortcut(instance.networks[player.inputs], player.lam), True
     return Columns(instance.K[player.uncertainty], player.lam, instance.T), True
 
-# %% ../../nbs/43_studies.ipynb #d2033f83
 def pick(policy, mean, spread, beta, active, draw):
     "The next arm."
     if policy == "greedy": return first_best(mean)
@@ -199,7 +198,6 @@ def learn(K, H, U, arms, row, q, t, mean, var, lam, arm, reward):
         for j in range(n): H[k, j] -= w*U[t, j]
     return q
 
-# %% ../../nbs/43_studies.ipynb #d7ae4a9a
 def deviate(prior, noise, H, arms, counts, q, lam):
     "`Columns.deviation` on bare arrays."
     out = prior.copy()
@@ -296,7 +294,6 @@ def curve_steps(
     "The steps that a curve keeps, the last included."
     return np.unique(np.linspace(1, T, points).round().astype(int))
 
-# %% ../../nbs/43_studies.ipynb #677a072c
 def summarise(
     instance:Instance, # What was played on
     path:np.ndarray, # What `play` returned
@@ -354,7 +351,6 @@ def kernels_of(
         return {k: v.K.double().numpy() for k, v in nets.items()}, nets
     return {k: LIMITS[k](2).gram(domain).numpy() for k in INPUTS.values()}, {}
 
-# %% ../../nbs/43_studies.ipynb #067f9a34
 def fresh_reward(
     domain:GraphDomain, # Arms
     K:np.ndarray, # (n, n) their normalised GNTK
@@ -397,7 +393,6 @@ def arms_of(
     arms, f, _ = action_set(data.domain, data.f, cell.arms, rng)
     return arms, f.numpy()
 
-# %% ../../nbs/43_studies.ipynb #c7aa3417
 @patch
 def start(self:Cell,
     store:Store, # Keeps data sets
@@ -475,7 +470,6 @@ def seconds(self:Cell)->tuple[float, float]: # Of what cells share, which is not
     slow = 2e-10*self.arms*self.m**2*sum(p.uncertainty == "diagonal" for p in self.players)
     return 0., len(self.runs)*(kernel + self.T*(pull + slow))
 
-# %% ../../nbs/43_studies.ipynb #1f5c0d5f
 @patch(as_prop=True)
 def bytes(self:Cell)->dict[str, float]: # Part of the cell, bytes
     "Roughly the memory that each part of the cell takes, without its data sets."
@@ -500,7 +494,6 @@ def study_table(
     import pandas as pd
     return pd.DataFrame([r for c in cells for r in store.read(c).rows])[list(columns)]
 
-# %% ../../nbs/43_studies.ipynb #4d3d3844
 def study_curves(
     store:Store, # Keeps the cells
     cells:list[Cell], # Which, all played

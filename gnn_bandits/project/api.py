@@ -78,7 +78,6 @@ def imported_modules(
     base += node.module.split(".") if node.module else []
     return [".".join(base), *(".".join([*base, alias.name]) for alias in node.names)]
 
-# %% ../../nbs/32_api.ipynb #f06c970a
 def import_graph(
     root:str|Path|None=None, # Folder of a package; this one when not given
     everywhere:bool=False, # Also imports inside functions
@@ -111,7 +110,6 @@ def definitions(
     return [(node.end_lineno - node.lineno + 1, node.name) for node in ast.walk(tree)
             if isinstance(node, ast.FunctionDef)]
 
-# %% ../../nbs/32_api.ipynb #e67bfdde
 def exported(
     path:Path, # Of a module
 )->list[str]:
@@ -121,7 +119,6 @@ def exported(
             return ast.literal_eval(node.value)
     return []
 
-# %% ../../nbs/32_api.ipynb #579e08aa
 def census(
     root:str|Path|None=None, # Folder of a package; this one when not given
 )->dict[str, dict[str, int]]: # From wing to counts

@@ -71,7 +71,6 @@ def compare(
         worst = max(worst, gap)
     return worst
 
-# %% ../../nbs/30_bench.ipynb #4f0ec0fd
 PAUSE = 0.2 # Seconds before each turn, if there are several contestants
 
 def time_turns(
@@ -105,7 +104,6 @@ def weigh(
     seconds = time.perf_counter() - start
     return seconds, None if before is None else int((peak_mb() - before)*2**20)
 
-# %% ../../nbs/30_bench.ipynb #9a4d8415
 def weigh_row(
     name:str, # Of a row
     who:str, # Contestant
@@ -115,7 +113,6 @@ def weigh_row(
     for dtype in (torch.float64, torch.float32): gntk(two, dtype=dtype)   # loads compiled code
     return weigh(row.contestants[who], row.setup())
 
-# %% ../../nbs/30_bench.ipynb #30213612
 def in_own_process(
     function:str, # Of this module
     *args:str, # Its arguments
@@ -146,7 +143,6 @@ def whole_matrix_ntk(x, L=2):
         kernel = kernel*k0 + cov
     return kernel/(L + 1)
 
-# %% ../../nbs/30_bench.ipynb #06008e3c
 def neural_tangents_ntk(x, jit, N=1, L=2):
     "A thunk for neural-tangents' kernel of the same network, averaged over blocks of `N` nodes."
     import jax
@@ -160,7 +156,6 @@ def neural_tangents_ntk(x, jit, N=1, L=2):
     f = jax.jit(f) if jit else f
     return lambda: f(y).block_until_ready()
 
-# %% ../../nbs/30_bench.ipynb #e1fe06f7
 def nt_peers(N=1):
     "neural-tangents, jitted and plain; data are the nodes of graphs of `N` nodes in a row."
     return {"neural-tangents, jitted": lambda x: neural_tangents_ntk(x, True, N),
@@ -185,7 +180,6 @@ def er_arrays(n=1000, N=20, p=0.2, d=10):
     rng = np.random.default_rng(0)
     return erdos_renyi_adjacency(n, N, p, rng).numpy(), rng.standard_normal((n, N, d))
 
-# %% ../../nbs/30_bench.ipynb #cf8531b6
 def networkx_loop(data):
     "A thunk that aggregates over networkx graphs, one node after another."
     import networkx as nx
@@ -215,7 +209,6 @@ def gntk_row(dtype, tol):
     return Row(f"GNTK matrix, 200 graphs, N=20, d=10, L=2, {str(dtype)[6:]}",
                lambda: unit_vectors(4000, 10, dtype), peers, tol, NEEDS)
 
-# %% ../../nbs/30_bench.ipynb #1f707444
 def pair_loop(X):
     "A thunk that evaluates one node pair at a time."
     h = X.h
@@ -226,7 +219,6 @@ def loop_row():
     return Row("GNTK matrix, 8 graphs, N=20, d=10, L=2", lambda: er_domain(8),
                {"gnn_bandits": lambda X: lambda: gntk(X), "node-pair loop": pair_loop}, 1e-7, {})
 
-# %% ../../nbs/30_bench.ipynb #c5a9b047
 def features_row():
     "Gram matrix of 1,000 graphs from features, diagonal exact, against the exact kernel."
     def ours(X):
@@ -287,7 +279,6 @@ def fresh_posterior(K, arms, y, lam):
     z = torch.linalg.solve_triangular(C, y[:, None], upper=False)[:, 0]
     return z @ B, (K.diagonal() - (B*B).sum(0)).clamp(min=0).sqrt()
 
-# %% ../../nbs/30_bench.ipynb #ade1cc41
 def gain_row(lam=0.01):
     "Greedy information gain with and without refactorising."
     def fresh(K):
@@ -304,7 +295,6 @@ def gain_row(lam=0.01):
                {"gnn_bandits": lambda K: lambda: greedy_gain(K, 100, lam).gains,
                 "refactorised": fresh}, 1e-8, {})
 
-# %% ../../nbs/30_bench.ipynb #e71934ec
 def random_pulls(T):
     "The kernel of 1,000 arms, and arms and rewards of T pulls"
     rng = np.random.default_rng(1)
@@ -437,7 +427,6 @@ def thousand_updates(data):
         return post.std
     return run
 
-# %% ../../nbs/30_bench.ipynb #cad2031a
 def short_run(data):
     "A thunk that plays 200 pulls."
     X, f = data
@@ -446,7 +435,6 @@ def short_run(data):
         return run_bandit(alg, Environment(X, f, rng=np.random.default_rng(3)), 200).regret
     return run
 
-# %% ../../nbs/30_bench.ipynb #42e1b71a
 def rewarded(n):
     "Graphs and their reward"
     X = er_domain(n)
@@ -482,7 +470,6 @@ def autograd_training(net, x, counts, y, order):
         if rule.stops_at(passes)[0] is not None: break
     return weights
 
-# %% ../../nbs/30_bench.ipynb #f2b72ed0
 def straightforward(net, X, env, first, T, lam, beta):
     "Gaps of the pulls of GNN-PE with explicit gradients, their diagonal, and plain training."
     x, counts = net.embed(X)
@@ -505,7 +492,6 @@ def straightforward(net, X, env, first, T, lam, beta):
         sd = torch.stack([(lam*g*g/net.m/U).sum().sqrt() for g in G])
     return env.gaps[arms]
 
-# %% ../../nbs/30_bench.ipynb #57d4aa5a
 def network_row(n=50, T=45, m=256, random=40):
     "GNN-PE with a real network: ours, ours with the paper's practice, and straightforward."
     options = dict(preset="paper", m=m, random_pulls=random, train_from=random)
@@ -560,7 +546,6 @@ def botorch_fit(K, refit=True):
             return belief.mean[:, 0].numpy(), belief.variance[:, 0].sqrt().numpy()
     return fit
 
-# %% ../../nbs/30_bench.ipynb #e81e860a
 def sklearn_fit(K, refit=True):
     "The same with scikit-learn."
     from sklearn.gaussian_process import GaussianProcessRegressor
@@ -584,7 +569,6 @@ def sklearn_fit(K, refit=True):
         return model.fit(pool[arms], values).predict(pool, return_std=True)
     return fit
 
-# %% ../../nbs/30_bench.ipynb #a3b5d65e
 def play_campaign(fit, values, starts, steps):
     "Measure ten random candidates, then those with the largest upper confidence bound."
     rng = np.random.default_rng(2)
@@ -598,7 +582,6 @@ def play_campaign(fit, values, starts, steps):
         told.append(float(values[arms[-1]] + 0.1*values.std()*rng.standard_normal()))
     return np.array(told)
 
-# %% ../../nbs/30_bench.ipynb #3d3e4fc7
 def campaign_row(n=500, steps=30, starts=10):
     "Suggestions of a campaign whose model is fitted before each of them."
     def setup():
@@ -679,7 +662,6 @@ class Axis:
     work:Callable # data -> result
     expected:float # Exponent of the time for large sizes
 
-# %% ../../nbs/30_bench.ipynb #27430fdc
 def follow(
     axis:Axis,
 )->list[dict]: # One for each size: size, seconds, bytes
@@ -694,7 +676,6 @@ def follow(
                         peak=int((peak_mb() - before)*2**20)))
     return out
 
-# %% ../../nbs/30_bench.ipynb #3ccf662f
 def follow_axis(name): return follow({a.name: a for a in all_axes()}[name])
 
 def exponent(
@@ -717,7 +698,6 @@ def stream(n, use, block=4096):
     "Make n graphs in blocks and use each block; returns a sum over what comes out."
     return sum(float(use(er_graphs(min(block, n - i), 5, 5, i)).sum()) for i in range(0, n, block))
 
-# %% ../../nbs/30_bench.ipynb #523615ef
 def all_axes()->list[Axis]:
     "Every axis of the growth table."
     G, phi = r"$\vert\mathcal{G}\vert$", GNTKFeatures(5, 2, degree=4)
@@ -772,7 +752,6 @@ def machine()->dict:
     return dict(cpu=cpu, cores=os.cpu_count(), threads=torch.get_num_threads(),
                 system=platform.system(), versions=versions)
 
-# %% ../../nbs/30_bench.ipynb #6b9ef9e8
 PATIENCE = 4. # Seconds on the clock after which a contestant gets no further turn
 
 def summary(
@@ -784,7 +763,6 @@ def summary(
     low, mid, high = np.quantile(seconds, [0.25, 0.5, 0.75])
     return dict(who=who, turns=len(seconds), median=mid, quartiles=[low, high], peak=peak)
 
-# %% ../../nbs/30_bench.ipynb #5ee0bc20
 def run_row(
     row:Row,
     repeats:int=5, # Turns on the clock
@@ -835,7 +813,6 @@ def as_table(
         lines += [f"| | {who} | not installed | | | | |" for who in row["absent"]]
     return "\n".join(lines)
 
-# %% ../../nbs/30_bench.ipynb #77e6823b
 def growth_table(
     report:dict, # What `bench` saved
 )->str: # Markdown
@@ -852,7 +829,6 @@ def growth_table(
                      f"| {slope:.2f} ± {error:.2f} | {last:.2f} | {a['expected']:g} |")
     return "\n".join(lines)
 
-# %% ../../nbs/30_bench.ipynb #7d34901e
 def machine_line(report)->str:
     "The machine and the versions in a sentence; how long the first kernel of a process takes."
     m, first = report["machine"], report.get("compile")
@@ -876,7 +852,6 @@ def kept_report(
                          "leave out --keep to measure everything")
     return old
 
-# %% ../../nbs/30_bench.ipynb #6a9d1fb5
 def with_kept(
     report:dict, # What was measured now
     old:dict, # An earlier report

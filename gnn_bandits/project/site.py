@@ -93,7 +93,6 @@ def plain(
     caption = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", caption)
     return re.sub(r"[`$*]|\\(?=[A-Za-z])|@(?=fig-|eq-|tbl-|sec-)", "", caption).strip()
 
-# %% ../../nbs/46_site.ipynb #9f61887a
 def figures(
     text:str, # Markdown without code
 )->str:
@@ -125,7 +124,6 @@ def page_name(
     "The name of a notebook's page."
     return re.sub(r"^\d+[a-zA-Z0-9]*_", "", Path(notebook).stem.lower())
 
-# %% ../../nbs/46_site.ipynb #378a2e0b
 def links(
     text:str, # Markdown without code
     place:str, # Where a page is, with braces for its name
@@ -257,7 +255,6 @@ def output_text(
     data = out.get("data", {"text/plain": out.get("text", "")})
     return "".join(next((data[k] for k in kinds if k in data), ""))
 
-# %% ../../nbs/46_site.ipynb #9a374960
 def translated_output(
     out:dict, # One output of a code cell
     opts:dict, # The options of the cell
@@ -386,7 +383,6 @@ def set_by(
         return {a.asname or a.name.partition(".")[0]: (a.name, "") for a in node.names}
     return {name: (module, name) if module else None for name in statement_names(node)[2]}
 
-# %% ../../nbs/46_site.ipynb #149131f5
 def missing_names(
     sources:list[str], # The code cells of a notebook, hidden ones too
     lib:str="", # The package
@@ -431,7 +427,6 @@ def import_lines(
         return textwrap.fill(line, 88, subsequent_indent="    ")
     return "\n".join(written(*key) for key in sorted(asked, key=order))
 
-# %% ../../nbs/46_site.ipynb #120bd208
 def page_imports(
     sources:list[str], # From `code_of`
     lib:str="", # The package
@@ -457,7 +452,6 @@ def opening(
         tables=any(re.search(r'''["']results(?=["'/])''', s) for s in sources),
         clone=any(options(s)[0].get("needs") == "project" for s in sources))
 
-# %% ../../nbs/46_site.ipynb #476f1450
 def packed(
     folder:Path, # With files in it
 )->bytes: # A zip archive
@@ -546,7 +540,6 @@ def api_rows(
         rows.append((name, place, doc.partition("\n")[0]))
     return sorted(rows, key=lambda row: row[0].lower())
 
-# %% ../../nbs/46_site.ipynb #8c63af97
 def api_page(
     modules:dict[str, str], # From module to page
     known:dict[str, tuple[str, str]], # From `symbols`
@@ -890,7 +883,6 @@ def check_out(
         raise ValueError(f"expected an empty folder or a site built before, "
                          f"got {str(out)!r} with other files in it")
 
-# %% ../../nbs/46_site.ipynb #ef03fe2b
 def install(
     html:Path, # A complete site
     out:Path, # Where it should go
@@ -916,7 +908,6 @@ def translated(
                      origin, code_of(notebook), Path(cfg.lib_path).name)
     except ValueError as e: raise ValueError(f"{notebook.name}: {e}") from e
 
-# %% ../../nbs/46_site.ipynb #b0308966
 def bare(
     text:str, # A notebook
 )->str: # The same notebook without outputs
@@ -928,7 +919,6 @@ def bare(
         if cell["cell_type"] == "code": cell |= {"outputs": [], "execution_count": None}
     return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
 
-# %% ../../nbs/46_site.ipynb #c2adbe26
 def write_pages(
     source:Path, # Folder with pages for Sphinx
     cfg, # nbdev's settings
