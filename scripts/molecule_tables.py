@@ -5,10 +5,11 @@ have starts of their own, the same among them. Seeds from 9000 are for the test,
 were for choosing settings. The extras `molecules` and `qm9` are needed, by the rivals `sklearn` and
 `botorch`; other sets of molecules are looked for in --folder or in the installed packages.
 """
-import json, multiprocessing, resource, time
+import json, multiprocessing, resource, subprocess, sys, tempfile, time
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from itertools import product
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from scipy import sparse
 from scipy.stats import norm
 from tables import Table                                 # the script beside this one
 
-from gnn_bandits.campaigns import CampaignPolicy, propose, virtual
+from gnn_bandits.campaigns import Campaign, CampaignPolicy, propose, virtual
 from gnn_bandits.core import optional
 from gnn_bandits.kernels import Counts, Overlap
 from gnn_bandits.molecules import (ATOM_FEATURES, BONDS, ELEMENTS, load_molecules, qm9, qm9_files,
@@ -627,6 +628,73 @@ def qm9_keys():
                      for s in seeds)])
 
 
+# BayBE as its users get it, beside a campaign with its defaults, on the same pools
+
+KEY_BAYBE = "target", "seed", "method"
+SHORT = 50 # Measurements: 4 s a recommendation with fingerprints, so not a hundred
+ENCODINGS = {"BayBE Mordred": "MORDRED", "BayBE RDKit": "RDKIT2DDESCRIPTORS", "BayBE ECFP": "ECFP"}
+
+
+def ask_campaign(domain, values, starts, measurements):
+    "The arms that `Campaign.ask` measures one by one after the starts, and processor seconds."
+    out = dict(arms=list(starts), ask=[])
+    with tempfile.TemporaryDirectory() as home:
+        begin, new = time.process_time(), out["arms"]
+        campaign = Campaign.create(Path(home)/"campaign", domain)
+        out["setup"] = time.process_time() - begin
+        while True:
+            begin = time.process_time()
+            campaign.tell(arms=new, rewards=values[new])
+            if len(out["arms"]) >= measurements: break
+            new = [int(a) for a in campaign.ask()]
+            out["ask"].append(time.process_time() - begin)
+            out["arms"] += new
+        campaign.close()
+    return out
+
+
+def ask_baybe(python, **what):
+    "The same by BayBE, for several targets, in the environment of another Python."
+    if python is None or not python.exists():
+        sys.exit(f"expected --peer to be the Python of an environment with baybe, got {python}; "
+                 "baybe_campaigns.py says how to make one")
+    script = Path(__file__).with_name("baybe_campaigns.py")
+    done = subprocess.run([python, script], input=json.dumps(what), capture_output=True, text=True)
+    if done.returncode: sys.exit(f"{script.name} failed: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout)
+
+
+def baybe(keys, o):
+    """Campaigns by BayBE with its defaults and by `Campaign.ask`, on the same pools of QM9.
+
+    All have the same ten random starts, and a molecule has the same noise for all. ten is how many
+    of the ten best were measured, gap_50 the distance to the best after 50 measurements in
+    deviations of the pool. Times are processor seconds on one thread: setup to make the campaign
+    with its descriptors, first of the first suggestion, ask the mean of the others.
+    """
+    _, seed, method = keys[0]
+    pool, rng = drawn_pool(all_qm9(), 1000, seed), np.random.default_rng([seed, 7])
+    starts, noise = rng.choice(len(pool), 10, replace=False), rng.standard_normal(len(pool))
+    true = [pool.values[t].to_numpy(float) for t, *_ in keys]
+    told, facts = [v + 0.1*v.std()*noise for v in true], {"version": "", "columns": ""}
+    if method in ENCODINGS:
+        facts = ask_baybe(o.peer, smiles=pool.smiles, targets=[t.tolist() for t in told], seed=seed,
+                          starts=starts.tolist(), encoding=ENCODINGS[method], measurements=SHORT)
+        runs = facts.pop("campaigns")
+    else: runs = [ask_campaign(pool.domain, t, starts.tolist(), SHORT) for t in told]
+    for key, values, run in zip(keys, true, runs):
+        what = found(np.array(run["arms"]), values)
+        yield dict(zip(KEY_BAYBE, key)) | {k: what[k] for k in ("gap_20", "gap_50")} | dict(
+            ten=what["top_ten"], fifty=what["top_fifty"], measured=len(run["arms"]), **facts,
+            setup=run["setup"], first=run["ask"][0], ask=np.mean(run["ask"][1:]))
+
+
+def baybe_keys():
+    "All targets on five pools; fingerprints are slow and have the gap and the dipole."
+    return sorted((t, s, m) for m in ("campaign", *ENCODINGS) for s in TEST[:5]
+                  for t in (TARGETS[:2] if m == "BayBE ECFP" else TARGETS))
+
+
 # Time and memory
 
 def one_cost(size, name):
@@ -719,6 +787,7 @@ TABLES = {
     "splits": Table(splits, ("set", "split", "model"), split_keys, digits=6),
     "molecules_qm9": Table(molecules_qm9, KEY_QM9, qm9_keys, digits=6,
                            clock=("seconds", "memory", "setup"), alone=True),
+    "baybe": Table(baybe, KEY_BAYBE, baybe_keys, lambda k: k[1:], 6, ("setup", "first", "ask")),
     "molecules_memory": Table(molecules_memory, ("size", "recipe"), lambda: sorted(product(
         [1000], ["WL ucb", "fragments ucb", "gntk only ucb", "random forest", *USUAL])) + [
         (10_000, r) for r in ("ours ucb", "tanimoto ucb")], digits=4,
