@@ -40,6 +40,7 @@ def play(space, names, values, starts, measurements, setup):
 def main(smiles, targets, starts, encoding, measurements, seed):
     "Campaigns for several targets on one pool, whose descriptors are computed once."
     active_settings.random_seed = seed
+    active_settings.cache_directory = None                # or the time would depend on earlier runs
     begin, names = time.process_time(), [f"m{i}" for i in range(len(smiles))]
     molecule = SubstanceParameter("molecule", data=dict(zip(names, smiles)), encoding=encoding)
     space = SearchSpace.from_product([molecule])
