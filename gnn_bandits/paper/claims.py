@@ -9,7 +9,7 @@ __all__ = ['CLAIMS', 'TRAINED_FOR', 'SENTENCES', 'CoverageSettings', 'coverage_r
 # %% ../../nbs/27_claims.ipynb #0b5d069b
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import cycle, islice, permutations, product
 from pathlib import Path
@@ -32,14 +32,16 @@ from ..infogain import (gain_ceiling, greedy_gain, information_gain, max_informa
                                   mig_bound)
 from ..networks import LazyGNN, LazyNN, forward
 from ..ntk import ntk
-from .algorithms import MODELS, Shortcut
-from .ledger import (HALVES, MARGIN, Comparison, Comparisons, Finding, Panel,
-                                      all_judgements, bound_finding, count_in_words, decay_finding,
-                                      decide, exact_finding, identity_finding, ledger, paired,
-                                      register, result_table, sample, slope_interval,
-                                      sum_of_means, verdict)
+from .algorithms import MODELS, TUNED, Shortcut
+from .ledger import (HALVES, MARGIN, VERDICTS, Comparison, Comparisons, Finding,
+                                      Panel, Quotation, Reading, all_judgements, bound_finding,
+                                      count_in_words, decay_finding, decide, exact_finding,
+                                      identity_finding, ledger, log_rank_scores, median_steps,
+                                      paired, register, result_table, sample, select_runs,
+                                      slope_interval, sum_of_means, verdict)
 from .released import (Player, Recipe, outputs, released_data, released_game,
                                         resume, run_record, slope_, step)
+from .store import REGRETS
 from ..posterior import Posterior
 from ..priors import LIMITS, Prior
 from ..rewards import Environment, sample_reward
@@ -474,6 +476,15 @@ def narrow_coverage(
     return coverage_row(estimator, "uncertain", "sphere", "normal", found, allowed, s.delta)
 
 # %% ../../nbs/27_claims.ipynb #0c01df5f
+AS_CORRECTED = "tested as corrected: one ridge λ, normalised kernel, two terms of β"
+
+def as_corrected(
+    found:Finding, # Of a test of the corrected statement
+)->Finding:
+    "A finding that can at best be \"holds with a correction\"."
+    said = VERDICTS[1] if found.verdict == VERDICTS[0] else found.verdict
+    return replace(found, verdict=said, reason=f"{found.reason}; {AS_CORRECTED}")
+
 def coverage_finding(
     results:str|Path, # Folder of result tables
     estimator:str, # "kernel", "linearised" or "trained"
@@ -485,11 +496,11 @@ def coverage_finding(
     if broken:
         table = pd.DataFrame([narrow_coverage(estimator)]).astype(dict(low=float, high=float))
     worst = table.loc[table["low"].idxmin()]
-    return Finding(f"share of trials that cover all arms, worst of {len(table)} settings",
-                   worst["covered"]/worst["trials"], worst["low"], worst["high"],
-                   verdict(False, worst["low"] >= 0.9, worst["high"] < 0.9),
-                   f"at least {worst['low']:.3f}, where 1 - δ = 0.9; tested as corrected: "
-                   "one ridge λ, normalised kernel, two terms of β")
+    return as_corrected(Finding(
+        f"share of trials that cover all arms, worst of {len(table)} settings",
+        worst["covered"]/worst["trials"], worst["low"], worst["high"],
+        verdict(worst["low"] >= 0.9, False, worst["high"] < 0.9),
+        f"at least {worst['low']:.3f}, where 1 - δ = 0.9"))
 
 # %% ../../nbs/27_claims.ipynb #974d4b03
 fifth = "a fifth of the multiplier"
@@ -687,7 +698,8 @@ def claim_variance_bound(results, broken=False):
             if t & (t - 1) == 0:
                 bound = 2*max_information_gain(K, t, lam)/(t*math.log1p(1/lam))
                 ratios.append(float(post.std.max())**2/bound)
-    return bound_finding(max(ratios), f"{len(ratios)} episodes, γ from below by the greedy gain")
+    return as_corrected(bound_finding(max(ratios), f"{len(ratios)} episodes, γ from below by the "
+                                      "greedy gain"))
 
 @claim("theory", "episodes", "App. C, step 2", "28_errata.ipynb",
        control="episodes that grow by a half")
@@ -754,9 +766,9 @@ def claim_keeps_optimum(results, broken=False):
     runs = theorem_runs(results, "gntk", 0.1) if broken else theorem_runs(results, "linearized")
     kept, n = int(runs["survived"].sum()), len(runs)
     low, high = stats.binomtest(kept, n).proportion_ci(0.95, "exact")
-    return Finding("share of runs in which the optimum survives", kept/n, low, high,
-                   verdict(low >= 0.9, False, high < 0.9),
-                   f"{kept} of {n} runs with linearised networks, where 1 - δ = 0.9")
+    return as_corrected(Finding("share of runs in which the optimum survives", kept/n, low, high,
+                                verdict(low >= 0.9, False, high < 0.9),
+                                f"{kept} of {n} runs with linearised networks, where 1 - δ = 0.9"))
 
 # %% ../../nbs/27_claims.ipynb #38104b7a
 @lru_cache
@@ -809,10 +821,11 @@ def claim_regret_bound(results, broken=False):
     two = worst_horizon(wide, wide["beta"][0]), worst_horizon(narrow, narrow["beta"][0])
     change = sum_of_means([np.log(two[0]/two[1])])
     free_of_beta = change.interval(0.95)[0] <= 0
-    return Finding(f"slope of log R on log √(T γ), T = 127 to 511, {len(slopes)} runs", found.mean,
-                   low, high, verdict(high <= 1 and free_of_beta, False, low > 1),
-                   "R/(β√(Tγ)) at its worst horizon changes by a factor of "
-                   f"{math.exp(change.mean):.2f} when β doubles")
+    return as_corrected(Finding(
+        f"slope of log R on log √(T γ), T = 127 to 511, {len(slopes)} runs", found.mean, low, high,
+        verdict(high <= 1 and free_of_beta, False, low > 1),
+        "R/(β√(Tγ)) at its worst horizon changes by a factor of "
+        f"{math.exp(change.mean):.2f} when β doubles"))
 
 # %% ../../nbs/27_claims.ipynb #83e55757
 @claim("theory", "table-neural", "Section 4.3, Table 1", "06_information_gain.ipynb")
@@ -887,7 +900,7 @@ def kernel_comparisons(what, cells, broken):
     return [Comparison(f"{what}, N = {N}, p = {p:g}", (pairs[N, p][0] - pairs[N, p][1],),
                        pairs[N, p][1].mean()) for N, p in cells]
 
-SOME_CELLS = ((5, 0.05), (20, 0.2), (20, 0.95))
+DENSITIES, SOME_CELLS = (0.05, 0.2, 0.95), ((5, 0.05), (20, 0.2), (20, 0.95))
 itself = "the graph kernel as its own rival"
 
 @claim("explanation", "nn-sets-larger", "Section 4.3", "27_claims.ipynb", control=itself)
@@ -1039,41 +1052,47 @@ def norms_of_draws(
     seed:int, # Of domain and draw
     labels:float=1., # Standard deviation of the labels
     n:int=60, # Graphs
-)->tuple[float, float]: # Of a draw from the prior, and of that draw given five labels
-    "Squared RKHS norms of two draws from the same normal numbers."
+)->tuple[float, float, float]: # Of a prior draw, of it given five labels, of the posterior mean
+    "Squared RKHS norms of three functions from the same normal numbers."
     graphs, normal = split_rng(np.random.default_rng([32, seed]), 2)
     K = gntk(GraphDomain.erdos_renyi(n, 10, p, 10, graphs)) + 1e-10*torch.eye(n)
     root = torch.linalg.cholesky(K)
     prior = root @ torch.from_numpy(normal.standard_normal(n))
     at = normal.choice(n, 5, replace=False)
     y = labels*torch.from_numpy(normal.standard_normal(5))
-    given = prior + K[:, at] @ torch.linalg.solve(K[at][:, at], y - prior[at])
+    mean = lambda values: K[:, at] @ torch.linalg.solve(K[at][:, at], values)
     norm = lambda f: float(f @ torch.cholesky_solve(f[:, None], root)[:, 0])
-    return norm(prior), norm(given)
+    return norm(prior), norm(prior + mean(y - prior[at])), norm(mean(y))
 
 @claim("explanation", "smoother-samples", "App. D.1", "34_rewards.ipynb", control="labels of zero")
 def claim_smoother_samples(results, broken=False):
-    "Draws from the posterior for five labels are smoother than draws from the prior."
-    def smoother(p):
-        prior, given = np.array([norms_of_draws(p, s, 0. if broken else 1.) for s in range(24)]).T
-        return Comparison(f"squared norm, posterior against prior, N = 10, p = {p:g}",
-                          (given - prior,), prior.mean())
-    return measured([smoother(p) for p in (0.05, 0.2, 0.95)])
+    "Functions from the posterior for five labels are smoother than draws from the prior."
+    norms = {p: np.array([norms_of_draws(p, s, 0. if broken else 1.) for s in range(24)]).T
+             for p in DENSITIES}
+    smoother = lambda which: [
+        Comparison(f"squared norm, posterior against prior, N = 10, p = {p:g}",
+                   (v[which] - v[0],), v[0].mean()) for p, v in norms.items()]
+    found, mean = measured(smoother(1)), measured(smoother(2))
+    switch = mean.verdict == "holds" and found.verdict == "contradicted"
+    more = np.mean([v[1] - v[0] for v in norms.values()])
+    reason = (f"{found.reason}; the squared norm of a draw on n graphs is about n and changes by "
+              f"{more:.0f}, which is {more/60:+.0%} at 60 graphs and {more/1e4:+.1%} at the "
+              f"paper's 10,000; the posterior mean, which the released code takes, has "
+              f"{1 + mean.estimate:.0%} of it at 60 graphs")
+    return replace(found, verdict="depends" if switch else found.verdict, reason=reason)
 
 @claim("explanation", "not-in-rkhs", "App. D.1", "34_rewards.ipynb",
-       control="a domain that grows without end")
+       control="the posterior mean, which is in every RKHS")
 def claim_not_in_rkhs(results, broken=False):
     "Functions drawn from the GP are not in the RKHS of its kernel."
-    norms = {n: [norms_of_draws(0.2, s, n=n)[1] for s in range(8)] for n in (15, 30, 60)}
-    if broken:
-        sizes, values = [n for n in norms for _ in range(8)], sum(norms.values(), [])
-        slope, low, high = slope_interval(np.log(sizes), np.log(values))
-        return Finding("slope of log squared norm on log graphs", slope, low, high,
-                       verdict(low > 0), "the norm grows without bound")
-    found = sum_of_means([norms[60]])
-    finite = math.isfinite(found.mean)
-    return Finding("squared norm of a draw on 60 graphs", found.mean, *found.interval(0.95),
-                   verdict(not finite), "finite, as for every function on a finite domain")
+    norms = {n: [norms_of_draws(0.2, s, n=n)[1 + broken] for s in range(8)] for n in (15, 30, 60)}
+    sizes, values = [n for n in norms for _ in range(8)], sum(norms.values(), [])
+    slope, low, high = slope_interval(np.log(sizes), np.log(values))
+    seen = "grows without bound with the domain" if low > 0 else "is not seen to grow"
+    return Finding("slope of log squared norm of a draw on log graphs", slope, low, high,
+                   verdict(False, low > 0),
+                   f"the norm {seen}; on a finite domain every function is in the RKHS, here with "
+                   f"a squared norm of {np.mean(norms[60]):.0f} on 60 graphs")
 
 # %% ../../nbs/27_claims.ipynb #1289137e
 def published_endpoints(
@@ -1094,18 +1113,20 @@ def ends_below(panels, better, worse):
     return int((z < 0).sum()), z.min(), z.max()
 
 # %% ../../nbs/27_claims.ipynb #bad143dd
-@claim("published", "published-best", "Section 5, Figures 1 and 6", "28_errata.ipynb",
+@claim("published", "published-best", "Section 5, Figure 1", "28_errata.ipynb",
        "published.csv")
 def claim_published_best(results):
-    "GNN-PE consistently outperforms the other methods (in the published curves)."
-    panels = published_endpoints(results, "performance", "domains")
-    wins, low, high = ends_below(panels, "GNN-PE", "GNN-UCB")
-    over = {rival: ends_below(panels, "GNN-PE", rival)[0] for rival in ("NN-PE", "NN-UCB")}
-    reason = (f"{wins} of {len(panels)}, by {low:.1f} to {high:.1f} standard errors; "
-              f"below NN-PE in {over['NN-PE']}, below NN-UCB in {over['NN-UCB']}")
-    best = min(wins, *over.values()) == len(panels)
-    return exact_finding("panels in which GNN-PE ends below GNN-UCB", wins, verdict(best), reason,
-                         3*len(panels))
+    "GNN-PE consistently outperforms the other methods (in the published curves of Figure 1)."
+    panels, rivals = published_endpoints(results, "performance"), ("GNN-UCB", "NN-PE", "NN-UCB")
+    wins, low, high = zip(*(ends_below(panels, "GNN-PE", rival) for rival in rivals))
+    every = ends_below(published_endpoints(results, "performance", "domains"), "GNN-PE", "GNN-UCB")
+    n, worst = len(panels), max(high)
+    reason = (f"below GNN-UCB in {wins[0]} of {n} panels, above it by {high[0]:.1f} standard errors "
+              f"at most; below NN-PE in {wins[1]}, below NN-UCB in {wins[2]}; in all panels of "
+              f"Figures 1 and 6, of which the sentence does not speak, below GNN-UCB in {every[0]}")
+    return exact_finding("panels in which GNN-PE ends below GNN-UCB", wins[0],
+                         verdict(min(wins) == n, min(wins) > n/2 and worst < 1, worst > 2),
+                         reason, 3*n)
 
 @claim("published", "published-gnn", "Figure 6", "28_errata.ipynb", "published.csv")
 def claim_published_gnn(results):
@@ -1147,7 +1168,7 @@ def claim_published_longer(results):
 
 # %% ../../nbs/27_claims.ipynb #e1d783b6
 GNN, NN, POLICIES = ("GNN-PE", "GNN-UCB"), ("NN-PE", "NN-UCB"), ("PE", "UCB")
-ARMS, NODES, DENSITIES = (200, 500, 1000), (5, 20, 100), (0.05, 0.2, 0.95)
+ARMS, NODES = (200, 500, 1000), (5, 20, 100)
 RUNS = ("population.csv.gz", "paper.csv.gz")
 
 def in_domain(N, p, arms=200): return dict(N=N, p=p, d=10, arms=arms)
@@ -1210,7 +1231,7 @@ def claim_finds_optimum(panel):
     "The GNN methods find the optimal graph whatever the number of arms: in nine runs of ten."
     return Comparisons(tuple(
         Comparison(f"{a}, runs without the optimum, {describe(cell)}",
-                   (missed(panel, a, **cell).to_numpy(),), form="not above")
+                   (missed(panel, a, **cell).to_numpy(),), form="not above", gross=0.5)
         for a in GNN for cell in with_arms(panel)))
 
 @claim("experiment", "nn-may-fail", "Section 5, Figure 1", "24_population.ipynb", *RUNS,
@@ -1256,22 +1277,32 @@ def claim_scales_with_arms(panel):
                    (after_500(cell).to_numpy(), -rival.to_numpy()), rival.mean(), "not above")
         for cell in more))
 
-def transfers(panel, algorithm, who, cell):
-    "An algorithm with the settings of one domain against itself with those of all."
-    own = sample(panel, algorithm, **cell)
-    other = sample(panel, who, settings="paper", **cell)
-    return Comparison(f"{who} as the paper selects against {algorithm}, {describe(cell)}",
-                      (paired(other, own),), own.mean(), "not above")
+def transfers(
+    panel:Panel, # Of a tuning table
+    algorithm:str, # Name
+    worst:bool=False, # The worst pair in the place of the selected one
+)->Comparison:
+    "λ and β selected on the smallest, sparsest graphs against those selected on all domains."
+    runs = panel.find(algorithm=algorithm, d=10, random_pulls=40)
+    table = runs.pivot(index=["run", "N", "p"], columns=["lam", "beta"], values=panel.measure)
+    batch, own = table.index.get_level_values("run"), table.columns.get_loc(TUNED[algorithm])
+    other, best = [], []
+    for r in batch.unique():
+        means, here = table[batch != r].mean(), table[batch == r].to_numpy()
+        other.append(here[:, first_best(means) if worst else own])
+        best.append(here[:, first_best(-means)])
+    other, best = np.concatenate(other), np.concatenate(best)
+    return Comparison(f"{algorithm}, λ and β of N = 5, p = 0.05 against those of all domains",
+                      (other - best,), best.mean(), "not above")
 
-@claim("experiment", "out-of-the-box", "Section 5, Figure 6", "24_population.ipynb", *RUNS,
-       control="random pulling with nothing selected")
+@claim("experiment", "out-of-the-box", "Section 5, Figure 6", "24_population.ipynb",
+       "tuning.csv.gz", measures=(REGRETS[2], *REGRETS[:2]),
+       control="the worst λ and β of the grid")
 def claim_out_of_the_box(panel):
-    """λ and β that are selected on the smallest, sparsest graphs work in all nine domains as well
-    as those selected on all of them, up to the margin."""
-    if panel.protocol != "population": return Comparisons(())
-    pairs = [(a, cell) for a in GNN + NN for cell in DOMAIN_CELLS]
-    return Comparisons(tuple(transfers(panel, a, a, cell) for a, cell in pairs),
-                       tuple(transfers(panel, a, "Random", cell) for a, cell in pairs))
+    """λ and β that are selected on the smallest, sparsest graphs work in the nine domains as well
+    as those selected on all of them, up to the margin, with everything else equal."""
+    return Comparisons(tuple(transfers(panel, a) for a in GNN + NN),
+                       tuple(transfers(panel, a, worst=True) for a in GNN + NN))
 
 # %% ../../nbs/27_claims.ipynb #de011e62
 def compare_domains(
@@ -1282,10 +1313,23 @@ def compare_domains(
     form:str="below", # What is claimed
 )->Comparison:
     "One algorithm in one domain against another domain."
-    first, second = (sample(panel, algorithm, **in_domain(*v)) for v in (easy, hard))
     words = [f"N = {N}, p = {p:g}" for N, p in (easy, hard)]
+    if panel.measure == "found_at": return compare_steps(panel, algorithm, easy, hard, form, words)
+    first, second = (sample(panel, algorithm, **in_domain(*v)) for v in (easy, hard))
     return Comparison(f"{algorithm}, {words[0]} against {words[1]}",
                       (first.to_numpy(), -second.to_numpy()), second.mean(), form)
+
+def compare_steps(panel, algorithm, easy, hard, form, words):
+    "The same for steps to the optimum, by the log-rank test."
+    cells = [in_domain(*v) for v in (easy, hard)]
+    runs = [select_runs(panel, algorithm, **cell) for cell in cells]
+    T, steps = int(runs[0]["T"].iloc[0]), [r["found_at"] for r in runs]
+    scores = log_rank_scores(*steps, T)
+    samples = [sample(panel, algorithm, lambda r, s=s: pd.Series(s, r.index), **cell).to_numpy()
+               for cell, s in zip(cells, scores)]
+    medians = " and ".join(f"{median_steps(v, T):g}" for v in steps)
+    return Comparison(f"log of the ratio of times, {algorithm}, {words[0]} against {words[1]} "
+                      f"(medians {medians})", tuple(samples), form=form, gross=math.log(2))
 
 def advantage(panel, policy, N, p):
     "NN minus GNN in one domain, by unit of replication."
@@ -1295,14 +1339,14 @@ def advantage(panel, policy, N, p):
 # %% ../../nbs/27_claims.ipynb #a4d9aab7
 @claim("experiment", "size-gnn-pe", "Section 5, Figure 2", "24_population.ipynb", *RUNS)
 def claim_size_gnn_pe(panel):
-    "More nodes (20 to 100, p = 0.2) change the regret of GNN-PE by less than a tenth."
-    return Comparisons((compare_domains(panel, "GNN-PE", (100, 0.2), (20, 0.2), "within"),))
+    "More nodes (20 to 100, p = 0.2) do not make the regret of GNN-PE larger, up to the margin."
+    return Comparisons((compare_domains(panel, "GNN-PE", (100, 0.2), (20, 0.2), "not above"),))
 
 @claim("experiment", "same-steps", "Section 5, Figure 2", "24_population.ipynb", *RUNS,
        measures=STEPS)
 def claim_same_steps(panel):
-    "GNN-PE finds the optimum in about as many steps with 100 nodes as with 20 (p = 0.2)."
-    return Comparisons((compare_domains(panel, "GNN-PE", (100, 0.2), (20, 0.2), "within"),))
+    "GNN-PE does not take longer to find the optimum with 100 nodes than with 20 (p = 0.2)."
+    return Comparisons((compare_domains(panel, "GNN-PE", (100, 0.2), (20, 0.2), "not above"),))
 
 @claim("experiment", "size-nn-pe", "Section 5, Figure 2", "24_population.ipynb", *RUNS)
 def claim_size_nn_pe(panel):
@@ -1327,10 +1371,13 @@ def claim_size_nn(panel):
 
 @claim("experiment", "sparse-small", "Figure 7", "24_population.ipynb", *RUNS)
 def claim_sparse_small(panel):
-    "Small sparse graphs are the hardest for the GNN methods."
-    others = [(cell["N"], cell["p"]) for cell in DOMAIN_CELLS[1:]]
-    return Comparisons(tuple(compare_domains(panel, a, other, (5, 0.05))
-                             for a in GNN for other in others))
+    "Small sparse graphs are hard for the GNN methods: harder than the mean of the other domains."
+    def others(algorithm):
+        own = sample(panel, algorithm, **DOMAIN_CELLS[0])
+        rest = [sample(panel, algorithm, **cell).to_numpy()/8 for cell in DOMAIN_CELLS[1:]]
+        return Comparison(f"{algorithm}, mean of the other domains against N = 5, p = 0.05",
+                          (*rest, -own.to_numpy()), own.mean())
+    return Comparisons(tuple(others(a) for a in GNN))
 
 # %% ../../nbs/27_claims.ipynb #e35ef7d0
 @claim("experiment", "density-gnn-ucb", "Section 5, Figure 3", "24_population.ipynb", *RUNS,
@@ -1377,12 +1424,12 @@ def claim_density_ucb_mostly(panel):
 # %% ../../nbs/27_claims.ipynb #adcfeb55
 TUNING = ("tuning.csv.gz", "paper_tuning.csv.gz")
 
-def good_fraction(
+def grid_in_batches(
     panel:Panel, # Of a tuning table
     algorithm:str, # Name
     batches:int=8, # Into which the runs are dealt
-)->np.ndarray: # (batches,) share of the configurations that do well
-    "How many configurations of λ and β do about as well as the best."
+)->list[tuple[np.ndarray, int]]: # For each batch: mean of each pair, and the best of the others
+    "The grid of λ and β at the number of random pulls that is best on average."
     runs = panel.find(algorithm=algorithm, d=10)
     if runs.empty: raise ValueError(f"expected runs of {algorithm} in the tuning table, got none")
     table = runs.pivot(index=["run", "N", "p"], columns=["random_pulls", "lam", "beta"],
@@ -1393,17 +1440,27 @@ def good_fraction(
     pulls = table.columns[first_best(-table.mean())][0]
     table = table[pulls].to_numpy()
     batch = np.arange(len(table)) % batches
-    def share(b):
-        mean, best = table[batch == b].mean(0), first_best(-table[batch != b].mean(0))
-        return (mean <= (1 + MARGIN)*mean[best]).mean()
-    return np.array([share(b) for b in range(batches)])
+    return [(table[batch == b].mean(0), first_best(-table[batch != b].mean(0)))
+            for b in range(batches)]
+
+def good_fraction(panel, algorithm, batches=8):
+    "Share of the pairs of λ and β that are within the margin of the best, batch by batch."
+    return np.array([(mean <= (1 + MARGIN)*mean[best]).mean()
+                     for mean, best in grid_in_batches(panel, algorithm, batches)])
+
+def better_fraction(panel, algorithm, rival):
+    "Share of the pairs of an algorithm that are below the best pair of its rival."
+    both = zip(grid_in_batches(panel, algorithm), grid_in_batches(panel, rival))
+    return np.array([(mean < other[best]).mean() for (mean, _), (other, best) in both])
 
 @claim("experiment", "insensitive", "Section 5, Figure 5", "24_population.ipynb", *TUNING)
 def claim_insensitive(panel):
-    """The GNN methods perform well for many λ and β: more than half of the grid is within the
-    margin of the best."""
-    return Comparisons(tuple(Comparison(f"{a}, one half minus the share near the best",
-                                        (0.5 - good_fraction(panel, a),)) for a in GNN))
+    """The GNN methods perform well for many λ and β: more than half of the grid is below the best
+    of the NN method."""
+    return Comparisons(tuple(
+        Comparison(f"one half minus the share of the grid of GNN-{a} below the best of NN-{a}",
+                   (0.5 - better_fraction(panel, f"GNN-{a}", f"NN-{a}"),), form="not above",
+                   margin=0., gross=0.45) for a in POLICIES))
 
 @claim("experiment", "less-sensitive-than-nn", "Section 5, Figure 5", "24_population.ipynb",
        *TUNING)
