@@ -1717,7 +1717,7 @@ def read_quotations(
     text:str, # Pairs of lines: key, section and line; then the words, indented
 )->dict[str, Quotation]: # By key
     "Quotations from their list."
-    lines = text.strip().splitlines()
+    lines = [line for line in text.splitlines() if line]
     heads = [line.split(", ") for line in lines[::2]]
     return {key: Quotation(section, int(number), words[4:])
             for (key, section, number), words in zip(heads, lines[1::2], strict=True)}
