@@ -18,7 +18,7 @@ from gnn_bandits.molecules import load_molecules, read_smiles
 from gnn_bandits.networks import LazyGNN
 from gnn_bandits.paper.algorithms import PAPER_ALGORITHMS
 from gnn_bandits.paper.claims import (EliminationSettings, coverage_rows, elimination_row,
-                                      stopping_adam_rows, stopping_rows)
+                                      stopping_rows)
 from gnn_bandits.paper.datasets import DATASETS, remainder_rows
 from gnn_bandits.paper.figures import Plan
 from gnn_bandits.paper.population import select, trained_switch
@@ -139,11 +139,6 @@ def elimination(keys, o):
 def stopping(keys, o):
     "What the stopping rule does to the regret and to the training."
     return [row for run, in keys for row in stopping_rows(run)]
-
-
-def stopping_adam(keys, o):
-    "The same for real networks: the rule of the released code, and fixed numbers of Adam steps."
-    return [row for run, in keys for row in stopping_adam_rows(run)]
 
 
 def tuning_edges(keys, o):
@@ -392,7 +387,6 @@ TABLES = {
     "elimination": Table(elimination, ("model", "share", "seed"), lambda: [
         (*case, seed) for case in EliminationSettings().cases for seed in range(500)]),
     "stopping": Table(stopping, ("run",), lambda: [(run,) for run in range(24)]),
-    "stopping_adam": Table(stopping_adam, ("run",), lambda: [(run,) for run in range(20)]),
     "tuning_edges": Table(tuning_edges, digits=5),
     "trained_population": Table(trained_population, ("run",), lambda: [(r,) for r in range(20)]),
     "landing": Table(landing, ("seed",), lambda: [(seed,) for seed in range(51)]),

@@ -121,8 +121,7 @@ def register(
 # %% ../../nbs/44_ledger.ipynb #df8a6519
 HOW_TO_MAKE = {
     **{f"{name}.csv": f"python scripts/tables.py {name}" for name in (
-        "width_limit", "coverage", "taylor_error", "elimination", "stopping", "stopping_adam",
-        "released")},
+        "width_limit", "coverage", "taylor_error", "elimination", "stopping", "released")},
     "published.csv": "python scripts/tables.py published --folder FOLDER",
     **{f"{name}.csv.gz": "gnn_bandits reproduce" for name in (
         "population", "tuning", "paper", "paper_tuning")}}
