@@ -14,8 +14,8 @@ import worlds
 from gnn_bandits.core import read_table, write_table
 from gnn_bandits.paper import claims
 from gnn_bandits.paper.claims import CLAIMS, CoverageSettings, paper_ledger
-from gnn_bandits.paper.ledger import (HOW_TO_MAKE, VERDICTS, Panel, Runs, claim_sections, ledger,
-                                      panels, with_control)
+from gnn_bandits.paper.ledger import (HOW_TO_MAKE, VERDICTS, Panel, Runs, all_judgements,
+                                      claim_sections, ledger, panels, with_control)
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT/"nbs"/"results"
@@ -369,3 +369,13 @@ def test_changed_verdicts_say_why_and_contradictions_what_to_grant():
     assert (granted == (table["verdict"] == "contradicted")).all()
     assert (table["verdict"] == "contradicted").sum() < (before["verdict"] == "contradicted").sum()
     assert set(claims.READINGS) <= set(table.index)
+
+
+def test_what_the_authors_have_to_grant_about_the_best_algorithm():
+    "At N = 20, p = 0.2 and 200 arms GNN-UCB is clearly below GNN-PE in every panel"
+    claim, cell = BY_KEY["best-everywhere"], "GNN-PE against GNN-UCB, N = 20, p = 0.2, arms = 200"
+    found = [j for panel in panels(RESULTS, claim.files, claim.measures)
+             for j in all_judgements(claim.test(panel).all) if j.name == cell]
+    assert len(found) == 9 and {j.verdict for j in found} == {"contradicted"}
+    ends = claims.published_endpoints(RESULTS, "performance", "domains")
+    assert claims.ends_below(ends, "GNN-UCB", "GNN-PE")[0] > len(ends)/2
