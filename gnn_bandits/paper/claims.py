@@ -1689,7 +1689,7 @@ READINGS = {
         "all orders",
         "",
         "for arbitrary base kernels the kernel of equation 1 is the mean over all pairs of nodes "
-        "of the mean base kernel, so N² terms are enough"),
+        "of the mean base kernel, so N² terms, N³ evaluations of base kernels at most, are enough"),
     "third-term": Reading(
         "that the terms of the exact multiplier that the informal theorem leaves out tend to zero "
         "as t, and with it the width, grows",
@@ -1816,8 +1816,8 @@ READINGS |= {
         "that many pairs of λ and β of a GNN method do well, by the standard of the NN method at "
         'its best; "many" has no number',
         "half of the grid did (holds), or not one pair in twenty (contradicted)",
-        "\"many\" had been read as half of the grid within a tenth of the best, a threshold of ours; "
-        "now the standard is the best NN setting, and the share is in the row")}
+        "\"many\" had been read as half of the grid within a tenth of the best, a threshold of "
+        "ours; now the standard is the best NN setting, and the share is in the row")}
 
 # %% ../../nbs/27_claims.ipynb #69baf54b
 def paper_ledger(
