@@ -439,7 +439,7 @@ SOURCES = {"published": ("published", "#404040", "D"),
 
 def draw_ratios(
     fig, # Matplotlib figure
-    ratios, # Rows of `network_ratios` with 200 arms; sources that `SOURCES` does not have are left out
+    ratios, # Rows of `network_ratios` with 200 arms; sources that `SOURCES` lacks are not drawn
 ):
     "A panel for each policy, a row for each domain, a mark for each source."
     places = sorted(set(zip(ratios["N"], ratios["p"])), reverse=True)
