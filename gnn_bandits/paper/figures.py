@@ -8,7 +8,7 @@ __all__ = ['TABLE_FIELDS', 'REGRET_LABELS', 'ARMS_AND_STEPS', 'SHOWN', 'SHADES',
            'algorithm_style', 'draw_curves', 'performance_specs', 'main_curves', 'draw_performance', 'domain_specs',
            'domain_curves', 'draw_domains', 'draw_effect', 'draw_size', 'draw_density', 'published_distances',
            'end_points', 'network_ratios', 'draw_ratios', 'trained_specs', 'trained_table', 'comparable',
-           'draw_trained', 'Stage', 'Unfinished', 'Plan', 'save_figure']
+           'draw_trained', 'Stage', 'Unfinished', 'Plan', 'save_figure', 'tables_of']
 
 # %% ../../nbs/25_figures.ipynb #a3025474
 import io, math
@@ -713,3 +713,12 @@ def write(self:Plan,
     if not stage.draw: return [write_table(out/f"{name}.csv.gz", table, digits=5)]
     numbers = write_table(out/f"{name}.csv", stage.numbers(table))
     return [save_figure(out/f"{name}.png", lambda fig: stage.draw(fig, table), stage.size), numbers]
+
+# %% ../../nbs/25_figures.ipynb #7c31d0b2
+def tables_of(
+    name:str, # One of `FIGURES`
+)->list[str]: # Files in nbs/results; none: it is computed when it is drawn
+    "The committed tables that a figure is drawn from."
+    stage = STAGES[name]
+    if not stage.needs: return [f"{name}.csv"] if stage.items(Plan("none")) else []
+    return [f"{n.partition('_d')[0]}.csv.gz" for n in stage.needs]
