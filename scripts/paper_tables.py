@@ -399,6 +399,16 @@ def released_domains(keys, o):
             processor=time.process_time() - began if whole else math.nan)
 
 
+def released_widths(keys, o):
+    "One run of the released recipe on a new reward at several widths, for its seconds."
+    for N, m, algorithm in keys:
+        recipe = recipe_from("reward=redrawn")
+        game = released_game(released_data(seed=10_000, N=N), 0, recipe)
+        unfinished = o.room/f"widths_N{N}_m{m}_{algorithm}.part"
+        yield dict(N=N, m=m, algorithm=algorithm) | released_row(game, algorithm, recipe, m,
+                                                                 unfinished)
+
+
 TABLES = {
     "ntk_oracle": Table(ntk_oracle, ("L",), lambda: [(L,) for L in (1, 2, 3, 4)], digits=None),
     "width_limit": Table(width_limit, ("L", "symmetric", "m", "seed"), lambda: [
@@ -423,5 +433,7 @@ TABLES = {
                       clock=("seconds",)),
     "released_domains": Table(released_domains, ("N", "p", "m", "algorithm", "run"),
                               lambda: REDRAWN, clock=("seconds", "processor")),
+    "released_widths": Table(released_widths, ("N", "m", "algorithm"), lambda: [
+        *product((5, 20), (64, 128, 256, 512), ("GNN-UCB", "NN-UCB"))], clock=("seconds",)),
     "molecules_theory": Table(molecules_theory, ("set", "N", "seed"), lambda: sorted(
         (name, N, seed) for name in KINDS for N in KINDS[name] for seed in range(20)), digits=5)}
