@@ -66,7 +66,7 @@ def made():
     for file, path in outputs().items():
         if not (how := command(file)): sys.exit(f"how is {file} made? OTHERS in {__file__} says it")
         if git("status", "--porcelain", "--", str(path)): sys.exit(f"commit {file} first")
-        commit, when = git("log", "-1", "--format=%H %cI", "--", str(path)).split()
+        commit, when = git("log", "-1", "--format=%H %aI", "--", str(path)).split()
         rows.append(dict(file=file, command=how, commit=commit, time=when, sha256=checksum(path)))
     return rows
 
