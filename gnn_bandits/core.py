@@ -105,7 +105,7 @@ def check_arms(
     return arms
 
 # %% ../nbs/45_core.ipynb #f38133da
-BEYOND = "<>≤≥" # How a text begins that is a bound
+BEYOND = "<", ">", "≤", "≥" # How a text begins that is a bound
 
 @dataclass(frozen=True)
 class Bound:
@@ -128,7 +128,7 @@ def check_rewards(
                          f"got {len(arms)} arms and {len(rewards)} rewards")
     for a, y in zip(arms, rewards):
         if isinstance(y, bool) or not isinstance(y, Real) or not is_finite(y):
-            bound = isinstance(y, Bound) or isinstance(y, str) and y.strip()[:1] in BEYOND
+            bound = isinstance(y, Bound) or isinstance(y, str) and y.strip().startswith(BEYOND)
             raise ValueError(f"expected finite rewards, got {shown(y)} for arm {a}"
                              + ("; a bound can be told to a campaign" if bound else ""))
     return [float(y) for y in rewards]
