@@ -7,7 +7,7 @@ __all__ = ['POWERS', 'NOISE_PRIOR', 'SCALE_PRIOR', 'NOISE_FLOOR', 'SHARE', 'RANG
            'CHOICE_NODES', 'CHOICE_ALIKE', 'CHOICE_SECOND', 'CHOICE_BOUNDS', 'STEP', 'FREEDOM', 'LEVEL_ARMS',
            'on_each_side', 'power_transform', 'inverse_power_transform', 'log_slope', 'Measured', 'scatter_within',
            'Units', 'units_of', 'with_power', 'bound_moments', 'Sites', 'bound_sites', 'Standardised', 'Spectra',
-           'both', 'beside', 'Peak', 'Candidate', 'with_relations', 'mixtures', 'last_first', 'with_types',
+           'arms_of_both', 'beside', 'Peak', 'Candidate', 'with_relations', 'mixtures', 'last_first', 'with_types',
            'aggregates', 'candidate_priors', 'weighed_sum', 'fit_times', 'Surrogate', 'arms_to_fit', 'Fit', 'found_fit',
            'Learned', 'Solved', 'student_log_density', 'Scaled', 'FittedBelief']
 
@@ -309,7 +309,7 @@ def beyond(
     e = torch.cat([self.parts(t)[0] for t in keys], 1)                 # (p, 1 or g, q)
     turns, b = (torch.stack([torch.stack(v) for v in some], 1)
                 for some in zip(*(self._turns[t] for t in keys)))
-    place = {a: i for i, a in enumerate(both(self.records[0], self.bounds[0]))}
+    place = {a: i for i, a in enumerate(arms_of_both(self.records[0], self.bounds[0]))}
     at = torch.tensor([place[a] for a in self.bounds[0].distinct])[self.bounds[0].at]
     q = e.shape[-1]
     same = (at[:, None] == torch.arange(len(self.whole))).double()     # arm of each bound
@@ -325,9 +325,9 @@ def beyond(
     return bound_sites(sense[..., None]*S*sense[..., None, :], c, v, 1e-4).log_probability
 
 # %% ../nbs/18_surrogate.ipynb #a7756de2
-def both(
+def arms_of_both(
     record:Standardised, # Exact values
-    bounds:Standardised|None, # Values beyond bounds, if any
+    bounds:Standardised|Measured|None=None, # Values beyond bounds, if any
 )->list[int]:
     "Each arm once, those with exact values first."
     return list(dict.fromkeys(record.distinct + (bounds.distinct if bounds else [])))
@@ -654,12 +654,12 @@ def _search(self:Surrogate, t):
     powers = self.powers if len(data.distinct) >= 10 else self.powers[:1]
     records = [Standardised(some, with_power(units, p, some)) for p in powers]
     beyond = [beside(more, r) for r in records] if len(more) else []
-    arms, rounds = both(records[0], beyond[0] if beyond else None), 5 if beyond else 9
+    arms = arms_of_both(records[0], *beyond[:1])
     for prior in self.priors:
         P, mean, *_ = records[0].sums(1 - share)
         prior = prior.weighed(some.distinct, mean, share + 1/P)
         fits = Spectra(prior.standard.block(arms), records, share, bounds=beyond)
-        for record, peak in zip(records, fits.best(rounds)):
+        for record, peak in zip(records, fits.best()):
             value = peak.log_density - prior.nats - 2*(record.units.power - 1)**2
             tried.append((value, prior, record, peak))
     _, prior, record, peak = tried[first_best([value for value, *_ in tried])]
@@ -674,13 +674,12 @@ def _second(self:Surrogate, data, bounds, prior, first):
     some = data[arms_to_fit(data.arms, min(CHOICE_SECOND, len(first.distinct)))]
     record = Standardised(some, first.units)
     more, known = [beside(bounds, record)]*bool(len(bounds)), bool(record.known.isfinite().any())
-    block = prior.standard.block(both(record, *more or [None]))
+    block = prior.standard.block(arms_of_both(record, *more))
     free, low = len(some) - len(record.distinct), NOISE_PRIOR[0]
     shares = self.shares if free and not known else self.shares[:1]
     seen = 0. if known or not free else record.sums(1.)[2]/free   # variance within arms
     low = max(low, math.log(seen)) if seen else low
-    rounds = 5 if more else 6 if known else 9
-    peaks = [Spectra(block, [record], s, low, more).best(rounds)[0] for s in shares]
+    peaks = [Spectra(block, [record], s, low, more).best(6 if known else 9)[0] for s in shares]
     best = first_best([peak.log_density for peak in peaks])
     return record, shares[best], peaks[best]
 
@@ -773,7 +772,7 @@ def solve(self:Surrogate)->Solved:
         P, mean, *_ = record.sums(fit.noise)
         exact, arms = (mean, P), record.distinct
         if sites := self._update().sites:
-            arms = both(record, self.data.bounds)
+            arms = arms_of_both(record, self.data.bounds)
             at = torch.tensor([arms.index(a) for a in self.data.bounds.arms])
             wide = lambda v: torch.cat([v, v.new_zeros(len(arms) - len(v))])
             total = wide(P*mean).index_add(0, at, sites.precision*sites.value)
