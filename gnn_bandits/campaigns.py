@@ -29,9 +29,9 @@ from fastcore.basics import patch
 from torch import Tensor
 
 from .confidence import beta as theorem_beta
-from .core import (BEYOND, Bound, array_hash, as_csv, best_first, check_choice, check_number,
-                              clear_leftovers, counter_rng, first_best, leftovers, one_thread, pd,
-                              plain, progress_bar, temporary, write_atomically)
+from .core import (BEYOND, Bound, array_hash, as_csv, best_first, check_choice,
+                              check_number, clear_leftovers, counter_rng, first_best, leftovers,
+                              one_thread, pd, plain, progress_bar, temporary, write_atomically)
 from .graphs import GraphDomain
 from .intake import sheet, to_value
 from .journal import Event, Journal, broken_text
@@ -1553,8 +1553,8 @@ def report(
 # %% ../nbs/19_inside_a_campaign.ipynb #ff49037c
 GUARDED = ("ask", "tell", "suggest", "fail", "drop", "exclude", "include", "set_policy", "add",
            "goal", "predict", "observations", "exact", "pending", "events", "to_dataframe",
-           "best", "best_measured", "doubts", "model", "certificate", "surrogate", "_priors_of", "export", "report",
-           "__repr__") # Methods and properties of a campaign that have it for themselves
+           "best", "best_measured", "doubts", "model", "certificate", "surrogate", "_priors_of",
+           "export", "report", "__repr__") # Methods and properties of a campaign that have it for themselves
 
 def one_at_a_time(
     method:Callable, # Of a campaign
