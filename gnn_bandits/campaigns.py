@@ -1101,7 +1101,7 @@ def slip(
     low, high = min(others), max(others)
     y, a, b = np.log([value, low, high]) if min(value, low) > 0 else (value, low, high)
     if low == high or max(a - y, y - b) <= (2 if min(value, low) > 0 else 3)*(b - a): return ""
-    room = (high - low)/2
+    room = max(high - low, 0.1*abs(high))
     meant = [v for v in (*(value*10.**k for k in (-1, 1, -2, 2, -3, 3)), -value)
              if low - room <= v <= high + room]
     ask = f"did you mean {meant[0]:.6g}?" if meant else "is it right?"
@@ -1554,7 +1554,7 @@ def report(
 GUARDED = ("ask", "tell", "suggest", "fail", "drop", "exclude", "include", "set_policy", "add",
            "goal", "predict", "observations", "exact", "pending", "events", "to_dataframe",
            "best", "best_measured", "doubts", "model", "certificate", "surrogate", "_priors_of",
-           "export", "report", "__repr__") # Methods and properties of a campaign that have it for themselves
+           "export", "report", "__repr__") # Methods and properties that have it for themselves
 
 def one_at_a_time(
     method:Callable, # Of a campaign
