@@ -314,7 +314,7 @@ def beyond(
     q = e.shape[-1]
     same = (at[:, None] == torch.arange(len(self.whole))).double()     # arm of each bound
     a, t = scale[:, None, :, None, None], self.share*tau[..., None, None, None]
-    w = 1/(a[..., 0]*e[:, :, None] + (t[..., 0]/self.share if self.one else 1.))
+    w = 1/(a[..., 0]*e[:, :, None] + (tau[..., None, None] if self.one else 1.))
     G = a*(turns @ self.whole[:q, at])[:, :, None] + t*(turns @ same[:, :q].T)[:, :, None]
     mean = (G*(w*b[:, :, None])[..., None]).sum(-2)                    # (p, g, h, k)
     S = a*self.whole[at][:, at] + t*(same @ same.T) - (G.mT*w[..., None, :]) @ G

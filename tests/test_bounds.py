@@ -16,7 +16,8 @@ from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.journal import Journal
 from gnn_bandits.kernels import GNTK
 from gnn_bandits.priors import FORMS, Prior
-from gnn_bandits.surrogate import Surrogate, bound_sites
+from gnn_bandits.scale import Library
+from gnn_bandits.surrogate import FittedBelief, Surrogate, bound_sites
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 IDS = [f"m{i}" for i in range(30)]
@@ -46,9 +47,13 @@ def numbers(told): return [Bound(10., 1) if v == ">10" else Bound(2., -1) if v =
                            Bound(9.5, 1) if v == ">9.5" else v for v in told.values()]
 
 
-@pytest.mark.parametrize("form", [f for f in FORMS if f != "library"])
-def test_every_form_takes_bounds(pool, form):
-    exact, features = (Surrogate(Prior(GNTK(2), pool, f)) for f in ("matrix", form))
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_takes_bounds(pool, form, tmp_path):
+    if form == "library":
+        Library.of(*GNTK(2).features(pool, degree=4)).save(tmp_path/"features")
+        prior = Prior.library(tmp_path/"features", pool)
+    else: prior = Prior(GNTK(2), pool, form)
+    exact, features = Surrogate(Prior(GNTK(2), pool, "matrix")), Surrogate(prior)
     for model in (exact, features): model.learn(range(7), numbers(TOLD))
     assert ((features.mean - exact.mean).abs() < 0.5*exact.std).all()
     for i, v in enumerate(numbers(TOLD)):
@@ -78,6 +83,11 @@ def test_a_known_noise_counts_for_bounds_too(pool):
         mean[noise] = s.mean[5]
         assert s.data.noise == [noise]*6
     assert mean[0.01] > mean[1.]
+
+
+def test_a_model_without_a_private_part_takes_bounds(pool):
+    belief = FittedBelief(Prior.gntk(pool)).observe(range(5), [6., 7., 8., 7.5, Bound(9., 1)])
+    assert belief.mean.isfinite().all() and belief.mean[4] > 8.5
 
 
 def test_sites_of_many_bounds_that_say_the_same_settle():
