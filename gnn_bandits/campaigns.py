@@ -1114,10 +1114,10 @@ def doubts(self:Campaign)->list[str]: # Questions, often none
     if not every: return []
     rows, event = [row for row in every if not isinstance(row[2], Bound)], every[-1][0]
     before, last = ([row for row in rows if (row[0] == event) == new] for new in (False, True))
-    out = []
+    out, many = [], lambda rows: len({row[1] for row in rows}) > 4     # not only replicates
     for i, (_, arm, value, *_) in enumerate(last):
-        rest = before if len(before) > 4 else before + last[:i] + last[i + 1:]
-        if ask := slip(value, [row[2] for row in rest]):
+        rest = before if many(before) else before + last[:i] + last[i + 1:]
+        if many(rest) and (ask := slip(value, [row[2] for row in rest])):
             out.append(f"{self.ids[arm]}: {ask} It is recorded as event {event}; to take back the "
                        f"{'value' if len(last) == 1 else f'{len(last)} values'} of this event: "
                        f"c.undo({event}), or gnn_bandits campaign undo with --event {event}")

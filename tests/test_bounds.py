@@ -194,6 +194,11 @@ def test_a_slip_is_recorded_with_a_question(campaign, shell):
     assert campaign.doubts() == []
 
 
+def test_replicates_of_one_candidate_raise_no_doubt(pool, tmp_path):
+    c = Campaign.create(tmp_path/"c", pool, ids=IDS).tell(["m0"]*6, [7., 6.8, 7.1, 6.9, 7.2, 7.])
+    assert c.tell("m1", 65.2).doubts() == []
+
+
 @pytest.mark.parametrize("value, others, said", [
     (65.2, [7., 6.8, 7.1, 6.9, 7.2], "6.52"), (0.71, [7., 6.8, 7.1, 6.9, 7.2], "7.1"),
     (-7., [7., 6.8, 7.1, 6.9, 7.2], "7"), (2e9, [-1., 1., 0., 2., -2.], "right"),
