@@ -60,6 +60,22 @@ def test_every_form_takes_bounds(pool, form, tmp_path):
         if isinstance(v, Bound): assert v.sense*(features.mean[i] - v.value) > -features.std[i]
 
 
+@pytest.mark.parametrize("form", ["matrix", "rows", "features"])
+def test_sites_are_those_of_the_textbook(pool, form):
+    "With the private part, which a posterior hides for arms that were never pulled"
+    s = Surrogate(Prior(GNTK(2), pool, form)).learn(range(7), numbers(TOLD))
+    fit, exact, beyond, a = s.fit, [0, 2, 4, 5], [1, 3, 6], torch.tensor([1., -1., 1.]).double()
+    C = fit.scale*fit.prior.standard.block(list(range(7))) + fit.private*torch.eye(7).double()
+    E, across = C[exact][:, exact] + fit.noise*torch.eye(4).double(), C[exact][:, beyond]
+    A, z = torch.linalg.solve(E, across), fit.units.latent([TOLD[f"m{i}"] for i in exact])
+    S, mean = C[beyond][:, beyond] - A.T @ across, A.T @ z
+    want = bound_sites(a[:, None]*S*a, a*(fit.units.latent([10., 2., 9.5]) - mean),
+                       torch.full((3,), fit.noise).double())
+    found = s._update().sites
+    assert torch.allclose(found.precision, want.precision, rtol=1e-5)
+    assert torch.allclose(found.value, mean + a*want.value, rtol=1e-5)
+
+
 def test_bounds_of_any_size_leave_the_model_finite(pool):
     for value in (1e48, -1e48, 0., 7.1, 1e9):
         for sense in (1, -1):
