@@ -124,7 +124,10 @@ def fit(
 )->GraphRegressor: # Itself
     "Learn from graphs and their values."
     X = as_domain(graphs, self.features, self.labels)
-    y = np.asarray(y, dtype=float)
+    try: y = np.asarray(y, dtype=float)
+    except (TypeError, ValueError) as e:
+        raise ValueError("expected a number for each graph; bounds such as '>10' can be told to a "
+                         f"campaign, not to a regressor ({e})") from e
     if y.shape != (len(X),):
         raise ValueError(f"expected one value for each of {len(X)} graphs, got shape {y.shape}")
     hops = self.hops if self.hops is None or np.ndim(self.hops) else [self.hops]

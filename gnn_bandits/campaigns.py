@@ -6,14 +6,15 @@
 __all__ = ['STATES', 'UNSURE', 'RULES', 'FACTS', 'FORMAT', 'SIZES', 'SPAN', 'PARTS', 'NUMBERS', 'POOL', 'HEADERS', 'GUARDED',
            'CampaignPolicy', 'choose', 'open_to_choice', 'propose', 'undone_by', 'effective', 'Record', 'on_ask',
            'on_tell', 'on_fail', 'on_drop', 'on_exclude', 'on_include', 'on_add', 'on_policy', 'on_goal', 'finite',
-           'named', 'reasoned', 'suggested', 'measured', 'added', 'check_event', 'replay', 'pool_hash', 'same_pool',
-           'check_ids', 'as_text', 'check_size', 'clear_unfinished', 'Campaign', 'as_policy', 'candidate_table',
-           'simple_cell', 'cells_of', 'column_of', 'write_pool', 'text_hash', 'read_texts', 'read_rows', 'read_pool',
-           'told_by_id', 'Arm', 'which', 'Told', 'told', 'told_rows', 'check_labels', 'check_values', 'ModelReport',
-           'virtual', 'best_of_random', 'is_part', 'check_output', 'one_at_a_time', 'guard']
+           'is_value', 'named', 'reasoned', 'suggested', 'measured', 'added', 'check_event', 'replay', 'pool_hash',
+           'same_pool', 'check_ids', 'as_text', 'check_size', 'clear_unfinished', 'Campaign', 'as_policy',
+           'candidate_table', 'simple_cell', 'cells_of', 'column_of', 'write_pool', 'text_hash', 'read_texts',
+           'read_rows', 'read_pool', 'told_by_id', 'Arm', 'which', 'Told', 'told', 'told_rows', 'check_labels',
+           'number_of', 'check_values', 'slip', 'ModelReport', 'virtual', 'best_of_random', 'is_part', 'check_output',
+           'as_told', 'one_at_a_time', 'guard']
 
 # %% ../nbs/19_inside_a_campaign.ipynb #c52b7659
-import functools, hashlib, io, json, math, os, re, secrets, shutil, tempfile
+import functools, hashlib, io, json, math, os, re, secrets, shutil, tempfile, warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -28,11 +29,11 @@ from fastcore.basics import patch
 from torch import Tensor
 
 from .confidence import beta as theorem_beta
-from .core import (array_hash, as_csv, best_first, check_choice, check_number,
-                              clear_leftovers, counter_rng, first_best, leftovers, one_thread, pd,
-                              plain, progress_bar, temporary, write_atomically)
+from .core import (BEYOND, Bound, array_hash, as_csv, best_first, check_choice,
+                              check_number, clear_leftovers, counter_rng, first_best, leftovers,
+                              one_thread, pd, plain, progress_bar, temporary, write_atomically)
 from .graphs import GraphDomain
-from .intake import sheet
+from .intake import sheet, to_value
 from .journal import Event, Journal, broken_text
 from .molecules import featurize_like
 from .policies import POLICIES, plausible, policy_name
@@ -116,10 +117,11 @@ def propose(
     "The next candidates to measure: first what is left of the random start, then by the policy."
     seen, waiting = np.flatnonzero(state == "measured"), np.flatnonzero(state == "pending")
     early = min(n, max(0, policy.first(len(state)) - len(seen) - len(waiting)))
+    if lost := bool(len(seen)) and not len(model.data.exact): early = n
     order = rng.permutation(len(state)).tolist() if early or policy.name == "random" else []
     free = open_to_choice(state, policy)
     picks = [a for a in order if free[a]][:early]
-    how = ["at random, as a start"]*len(picks)
+    how = [f"at random, {'until a value is exact' if lost else 'as a start'}"]*len(picks)
     if early == n: return picks, how
     if policy.name != "random" or policy.repeats == "noisy":
         free = open_to_choice(state, policy, model.latent.std)
@@ -156,13 +158,15 @@ class Record:
     "What the events of a campaign add up to."
     n:int # Candidates
     policy:CampaignPolicy # How to choose
-    rows:list=field(default_factory=list) # event, arm, value, noise, note, time, author
+    rows:list=field(default_factory=list) # event, arm, value or bound, noise, note, time, author
     pending:dict=field(default_factory=dict) # arm -> event, time and why
     failed:dict=field(default_factory=dict) # arm -> reason and time
     excluded:dict=field(default_factory=dict) # arm -> reason and time
     pools:list=field(default_factory=list) # Candidates that were added: file, table, hash
     goal:float|None=None # Value to reach
     counts:Counter=field(default_factory=Counter) # Measurements of each candidate
+    known = property(lambda self: any(not isinstance(row[2], Bound) for row in self.rows),
+                     doc="Whether there is an exact value, so that the model has a unit")
     def states(self)->np.ndarray: # (n,)
         "The state of every candidate."
         out = np.full(self.n, "available", dtype="<U9")
@@ -180,6 +184,7 @@ def on_tell(r, e):
     noise = e.data.get("noise") or [None]*len(e.data["arms"])
     notes = e.data.get("notes") or [e.note]*len(e.data["arms"])
     for arm, value, sd, note in zip(e.data["arms"], e.data["values"], noise, notes):
+        value = to_value(value) if isinstance(value, str) else value
         r.rows.append((e.seq, arm, value, sd, note, e.time, e.author))
         r.counts[arm] += 1
         r.pending.pop(arm, None), r.failed.pop(arm, None)
@@ -216,6 +221,10 @@ def finite(v):
     "Whether a fact is a finite number."
     return type(v) in (int, float) and math.isfinite(v)
 
+def is_value(v):
+    "Whether a fact is a finite number, or a bound as text."
+    return finite(v) or type(v) is str and v.startswith(BEYOND) and finite(to_value(v).value)
+
 def named(d, n):
     "Whether facts name candidates that there are."
     return d["arms"] and all(type(a) is int and 0 <= a < n for a in d["arms"])
@@ -229,9 +238,9 @@ def suggested(d, n):
     return named(d, n) and len(d["why"]) == len(d["arms"]) and {*map(type, d["why"])} == {dict}
 
 def measured(d, n):
-    "Whether facts name candidates, and a value of each."
+    "Whether facts name candidates, and a value or a bound of each."
     k, noise, notes = len(d["arms"]), d.get("noise") or [], d.get("notes") or []
-    return (named(d, n) and len(d["values"]) == k and all(map(finite, d["values"]))
+    return (named(d, n) and len(d["values"]) == k and all(map(is_value, d["values"]))
             and len(noise) in (0, k) and all(s is None or finite(s) and s > 0 for s in noise)
             and len(notes) in (0, k) and all(type(t) is str for t in notes))
 
@@ -619,7 +628,8 @@ def told_by_id(
     files = [("candidates.csv", start.get("columns"))]
     files += [(p["rows"], p.get("columns")) for p in record.pools]
     ids = [i for name, kinds in files for i in read_rows((folder/name).read_bytes(), kinds)["id"]]
-    rows = [(ids[arm], value, sd, note) for _, arm, value, sd, note, *_ in record.rows]
+    rows = [(ids[arm], str(value) if isinstance(value, Bound) else value, sd, note)
+            for _, arm, value, sd, note, *_ in record.rows]
     return pd.DataFrame(rows, columns=["id", "value", "noise", "note"])
 
 # %% ../nbs/19_inside_a_campaign.ipynb #fa247734
@@ -739,18 +749,30 @@ def surrogate(self:Campaign)->Surrogate:
     "The model, with everything that was told."
     self._sync()
     if self._model is None: self._model = Surrogate(self._priors_of(), self.settings["noise_std"])
-    if new := self._record.rows[self._model.t:]:
-        arms, values, noise = zip(*[row[1:4] for row in new])
+    if len(self._record.rows) > self._model.t:
         model, self._model = self._model, None        # half of it must not stay
-        model.learn(list(arms), [self.sign*v for v in values], list(noise))
+        self.teach(model)
         self._check_model(model)
         self._model = model
     return self._model
 
 @patch
+def teach(
+    self:Campaign,
+    model:Surrogate, # That has learned the first measurements, or none
+    stop:int|None=None, # How many it should know then; None: all
+)->Surrogate: # The same
+    "Let a model learn the measurements that follow, with the sign by which large is good."
+    if new := self._record.rows[model.t:stop]:
+        arms, values, noise = zip(*[row[1:4] for row in new])
+        model.learn(list(arms), [v if self.sign > 0 else -v for v in values], list(noise))
+    return model
+
+@patch
 def _span(self:Campaign):
     "Least and largest size of the numbers that were told, and of the noise."
-    numbers = [self.settings["noise_std"], *(x for row in self._record.rows for x in row[2:4])]
+    numbers = [self.settings["noise_std"],
+               *(number_of(x) for row in self._record.rows for x in row[2:4])]
     sizes = [abs(x) for x in numbers if x]
     return min(sizes, default=math.inf), max(sizes, default=0.)
 
@@ -766,7 +788,7 @@ def _check_model(self:Campaign, model):
         if error is not None: raise error
         return
     told = [(seq, arm, what, x) for seq, arm, value, noise, *_ in self._record.rows
-            for what, x in (("value", value), ("noise", noise)) if x]
+            for what, x in (("value", number_of(value)), ("noise", noise)) if x]
     if std := self.settings["noise_std"]: told.append((None, None, "noise_std", std))
     sizes = np.log([abs(x) for *_, x in told])
     seq, arm, what, x = told[np.abs(sizes - np.median(sizes)).argmax()]
@@ -797,7 +819,7 @@ def predict(
     arms = range(len(self)) if found is None else self.arms_of(candidates, arms=arms, ids=ids)
     arms, names = list(arms), self.ids
     out = pd.DataFrame({"arm": arms, "id": [names[a] for a in arms]})
-    if not self._record.rows: return out.assign(mean=np.nan, std=np.nan, low=np.nan, high=np.nan)
+    if not self._record.known: return out.assign(mean=np.nan, std=np.nan, low=np.nan, high=np.nan)
     low, high = (v.numpy()[arms] for v in model.interval(level))
     out = out.assign(mean=self.sign*model.mean.numpy()[arms], std=model.std.numpy()[arms])
     return out.assign(low=low, high=high) if self.sign > 0 else out.assign(low=-high, high=-low)
@@ -807,7 +829,8 @@ def _outside(self:Campaign, domain, level):
     "What is believed of graphs that are not in the pool."
     if domain.d != self.domain.d:
         raise ValueError(f"expected graphs with {self.domain.d} features a node, got {domain.d}")
-    if not self._record.rows: raise ValueError("nothing was told yet, so nothing can be predicted")
+    if not self._record.known:
+        raise ValueError("no exact value was told yet, so nothing can be predicted")
     out = self.surrogate().predict(domain, level)
     if self.sign > 0: return out
     return out.assign(mean=-out["mean"], low=-out["high"], high=-out["low"])
@@ -820,7 +843,25 @@ def observations(self:Campaign)->"pd.DataFrame": # One row a measurement
     names, ids = ["event", "arm", "value", "noise", "note", "time", "author"], self.ids
     out = pd.DataFrame(self._record.rows, columns=names)
     out.insert(2, "id", [ids[a] for a in out["arm"]])
+    bounds = [str(v) if isinstance(v, Bound) else "" for v in out["value"]]
+    if any(bounds): out = out.assign(value=out["value"].where([not b for b in bounds]),
+                                     bound=bounds)
     return out.astype({"event": int, "arm": int, "value": float, "noise": float})
+
+@patch(as_prop=True)
+def exact(self:Campaign)->"pd.DataFrame": # One row a measurement
+    "The measurements that are no bounds, as `observations` numbers them."
+    return self.observations.dropna(subset="value").drop(columns="bound", errors="ignore")
+
+@patch
+def _with_bounds(self:Campaign, out):
+    "A table of candidates with the bounds beside their values, if there are any."
+    obs = self.observations
+    if "bound" not in obs: return out
+    bounds = obs[obs["bound"] != ""].groupby("arm")["bound"]
+    texts = out["arm"].map(bounds.agg(lambda b: ", ".join(dict.fromkeys(b)))).fillna("")
+    out.insert(out.columns.get_loc("value") + 1, "bound", texts)
+    return out
 
 @patch(as_prop=True)
 def pending(self:Campaign)->"pd.DataFrame": # One row a candidate
@@ -864,7 +905,7 @@ def suggest(
 def _explain(self:Campaign, arms, how):
     "Predicted value, interval, rank and nearest measured candidates of some candidates."
     out = self.predict(arms=arms)[["arm", "id", "mean", "low", "high"]]
-    if not self._record.rows: return out.assign(rank=pd.NA, nearest="", why=how)
+    if not self._record.known: return out.assign(rank=pd.NA, nearest="", why=how)
     model, better = self.surrogate(), self._record.states() != "excluded"
     mean = model.latent.mean.numpy()
     rank = [1 + int((mean[better] > mean[a]).sum()) for a in arms]
@@ -895,7 +936,7 @@ def ask(
     with self.journal.writing():
         found = self.suggest(n, repeats)
         why = found.drop(columns=["arm", "id"]).to_json(orient="records", double_precision=15)
-        facts = self.surrogate().facts if self._record.rows else {}
+        facts = self.surrogate().facts if self._record.known else {}
         arms, policy = found["arm"].tolist(), asdict(self.policy)
         data = dict(arms=arms, why=json.loads(why), policy=policy, facts=facts)
         self.journal.append("ask", data, note)
@@ -913,7 +954,7 @@ def _writable(self:Campaign):
 def tell(
     self:Campaign,
     candidates=None, # Numbers or ids; {id: value}; or a table with id, value, noise, note
-    rewards=None, # What was measured, one value for each
+    rewards=None, # What was measured, one value for each; ">10" or "<0.1" if that is all
     noise=None, # Standard deviation of each value, where it is known
     note:str="", # To keep with the values
     *,
@@ -931,11 +972,13 @@ def tell(
     beside = self._span()
     if beside[1] > SPAN*beside[0]: beside = math.inf, 0.   # an earlier version; `ask` says where
     values, noise = check_values(numbers, found.values, found.noise, self.ids, beside)
-    data = dict(arms=numbers, values=values)
+    data = dict(arms=numbers, values=[str(v) if isinstance(v, Bound) else v for v in values])
     if any(s is not None for s in noise): data["noise"] = noise
     if found.notes: data["notes"] = found.notes
     if not numbers: raise ValueError("expected at least one measurement, got none")
-    return self._commit("tell", data, note)
+    self._commit("tell", data, note)
+    for doubt in self.doubts(): warnings.warn(doubt, stacklevel=3)
+    return self
 
 # %% ../nbs/19_inside_a_campaign.ipynb #3071114d
 class Told(NamedTuple):
@@ -979,8 +1022,10 @@ def told_rows(table, noise):
         if columns.count(c) > 1:
             raise ValueError(f"expected one column {c!r}, got {columns.count(c)} of them")
     column = lambda c: table[c].tolist() if c in columns else None
+    values = [b if isinstance(b, str) and b else v
+              for v, b in zip(column("value"), column("bound") or column("value"))]
     notes = column("note") and ["" if pd.isna(v) else str(v) for v in column("note")]
-    return Told(column(kind), column("value"), column("noise") if noise is None else noise, notes,
+    return Told(column(kind), values, column("noise") if noise is None else noise, notes,
                 kind, table.index)
 
 # %% ../nbs/19_inside_a_campaign.ipynb #f3a2c112
@@ -1001,18 +1046,30 @@ def check_labels(
                      "the index of the candidates, or give lists")
 
 # %% ../nbs/19_inside_a_campaign.ipynb #a9c91170
+def number_of(
+    value, # A number, or a bound
+):
+    "The number that a value is, or its bound."
+    return value.value if isinstance(value, Bound) else value
+
 def check_values(
     arms:list[int], # Candidates
     values:list, # One for each
     noise, # Standard deviations, None or NaN where unknown; one for all, or one for each
     ids:list[str], # Of all candidates
     beside:tuple=(math.inf, 0.), # Least and largest size of the numbers that are there already
-)->tuple[list[float], list]:
-    "Refuse what is not one finite number for each candidate, of a size that a model can use."
+)->tuple[list, list]: # Numbers and bounds; noise
+    "Refuse what is not one number or bound for each candidate, of a size that a model can use."
     if len(arms) != len(values):
         raise ValueError(f"expected one value for each of {len(arms)} candidates, "
                          f"got {len(values)}")
-    for a, y in zip(arms, values):
+    is_text = lambda y: isinstance(y, str) and y.strip().startswith(BEYOND)
+    texts = any(is_text(y) or isinstance(y, Bound) for y in values)
+    for i, (a, y) in enumerate(zip(arms, values)):
+        if is_text(y) or texts and isinstance(y, str):
+            try: values[i] = y = to_value(y)
+            except ValueError as e: raise ValueError(f"the value of {ids[a]!r}: {e}") from e
+        y = number_of(y)
         number = isinstance(y, Real) and not isinstance(y, bool)
         if y is None or y is pd.NA or number and y != y:
             raise ValueError(f"the value of {ids[a]!r} is missing (NaN); if the measurement did "
@@ -1026,9 +1083,45 @@ def check_values(
     noise = [None if s is None or s is pd.NA or s != s else s for s in noise]
     for a, y, s in zip(arms, values, noise):
         if s is not None: check_number("noise", s, above=True)
-        for what, x in (("value", y), ("noise", s or 0)):
+        if s is not None and isinstance(y, Bound):
+            raise ValueError(f"the value of {ids[a]!r} is the bound {y}, which has no noise of its "
+                             "own; leave its noise out")
+        for what, x in (("value", number_of(y)), ("noise", s or 0)):
             beside = check_size(f"the {what} of {ids[a]!r}", x, *beside)
-    return [float(y) for y in values], [s if s is None else float(s) for s in noise]
+    values = [y if isinstance(y, Bound) else float(y) for y in values]
+    return values, [s if s is None else float(s) for s in noise]
+
+# %% ../nbs/19_inside_a_campaign.ipynb #cde0e7dc
+def slip(
+    value:float, # In question
+    others:list[float], # All others
+)->str: # A question; empty if there is no doubt, or fewer than five others
+    "Why a value looks like a slip."
+    if len(others) < 5: return ""
+    low, high = min(others), max(others)
+    y, a, b = np.log([value, low, high]) if min(value, low) > 0 else (value, low, high)
+    if low == high or max(a - y, y - b) <= (2 if min(value, low) > 0 else 3)*(b - a): return ""
+    room = max(high - low, 0.1*abs(high))
+    meant = [v for v in (*(value*10.**k for k in (-1, 1, -2, 2, -3, 3)), -value)
+             if low - room <= v <= high + room]
+    ask = f"did you mean {meant[0]:.6g}?" if meant else "is it right?"
+    return f"{value:.6g} is far from all other values ({low:.6g} to {high:.6g}); {ask}"
+
+@patch
+def doubts(self:Campaign)->list[str]: # Questions, often none
+    "Which of the values told last look like slips, and how to take them back."
+    every = self._sync().rows
+    if not every: return []
+    rows, event = [row for row in every if not isinstance(row[2], Bound)], every[-1][0]
+    before, last = ([row for row in rows if (row[0] == event) == new] for new in (False, True))
+    out, many = [], lambda rows: len({row[1] for row in rows}) > 4     # not only replicates
+    for i, (_, arm, value, *_) in enumerate(last):
+        rest = before if many(before) else before + last[:i] + last[i + 1:]
+        if many(rest) and (ask := slip(value, [row[2] for row in rest])):
+            out.append(f"{self.ids[arm]}: {ask} It is recorded as event {event}; to take back the "
+                       f"{'value' if len(last) == 1 else f'{len(last)} values'} of this event: "
+                       f"c.undo({event}), or gnn_bandits campaign undo with --event {event}")
+    return out
 
 # %% ../nbs/19_inside_a_campaign.ipynb #00870e9d
 @patch
@@ -1199,7 +1292,7 @@ def to_dataframe(
     out, r = self.predict(level=level), self._record
     why = lambda word: {a: v[word] for d in (r.failed, r.pending, r.excluded) for a, v in d.items()
                         if word in v}
-    values = self.observations.groupby("arm")["value"]
+    values = self.exact.groupby("arm")["value"]
     last = self.observations.groupby("arm")["time"].last()
     out.insert(2, "state", r.states())
     reasons, times = why("reason"), last.to_dict() | why("time")
@@ -1207,6 +1300,7 @@ def to_dataframe(
     out.insert(4, "time", [times.get(a, "") for a in out["arm"]])
     out.insert(5, "measurements", out["arm"].map(r.counts).fillna(0).astype(int))
     out.insert(6, "value", out["arm"].map(values.mean()))
+    out = self._with_bounds(out)
     rest = self.table.drop(columns="id")
     rest = rest.rename(columns={c: f"{c}_given" for c in rest if c in out})
     return pd.concat([out, rest], axis=1)
@@ -1218,14 +1312,20 @@ def best(
 )->"pd.DataFrame": # One row a candidate, the best first
     "The measured candidates believed to be best, beside their measurements."
     check_number("k", k, 1, whole=True)
-    obs = self.observations
-    if obs.empty: raise ValueError("nothing was told yet")
-    out = self.predict(arms=list(self._record.counts))
-    values = obs.groupby("arm")["value"]
-    out["measurements"], out["value"] = out["arm"].map(values.size()), out["arm"].map(values.mean())
+    self._told()
+    out, values = self.predict(arms=list(self._record.counts)), self.exact.groupby("arm")["value"]
+    out["measurements"] = out["arm"].map(self._record.counts)
+    out["value"] = out["arm"].map(values.mean())
     out["best_value"] = out["arm"].map(values.max() if self.sign > 0 else values.min())
     order = best_first(self.sign*out["mean"])             # numbered by their first measurement
-    return out.iloc[order[:k]].reset_index(drop=True)
+    return self._with_bounds(out.iloc[order[:k]].reset_index(drop=True))
+
+@patch
+def _told(self:Campaign):
+    "The exact values that were told; refuses if there are none."
+    if len(obs := self.exact): return obs
+    raise ValueError("only bounds were told yet, and no exact value" if len(self.observations) else
+                     "nothing was told yet")
 
 # %% ../nbs/19_inside_a_campaign.ipynb #2c62f41c
 @patch
@@ -1234,8 +1334,7 @@ def best_measured(
     k:int=1, # How many
 )->"pd.DataFrame": # One row a measurement, the best first
     "The best single measurements, which may be lucky ones."
-    obs = self.observations
-    if obs.empty: raise ValueError("nothing was told yet")
+    obs = self._told()
     order = (-self.sign*obs["value"]).argsort(kind="stable")
     return obs.iloc[order[:k]].reset_index(drop=True)
 
@@ -1257,8 +1356,9 @@ def model(self:Campaign)->ModelReport:
     if not self._record.rows:
         return ModelReport((f"Nothing was told yet. {len(self)} candidates wait; the first "
                             f"{self.policy.first(len(self))} will be picked at random.",), {}, {})
+    if not self._record.known: return ModelReport(tuple(model.words()), {}, {})
     facts = model.facts | dict(shift=self.sign*model.facts["shift"])
-    score = model.score() if len(self._record.counts) > 2 else {}
+    score = model.score() if self.exact["arm"].nunique() > 2 else {}
     return ModelReport(tuple(model.words(self.sign)), facts, score)
 
 # %% ../nbs/19_inside_a_campaign.ipynb #9c1b39d6
@@ -1306,7 +1406,7 @@ def goal(
         self._commit("goal", dict(value=float(value)))
     if self._record.goal is None: return None
     out = dict(value=self._record.goal, reached=False, best=None)
-    if not self._record.rows: return out
+    if not self._record.known: return out
     best = self.best().iloc[0]
     end = best["low"] if self.sign > 0 else best["high"]
     return out | dict(reached=bool(self.sign*end >= self.sign*out["value"]), best=int(best["arm"]))
@@ -1346,7 +1446,7 @@ def simulate(
 )->"pd.DataFrame": # step, best found by the policy with its standard error, and at random
     "How a policy would have done on the candidates measured so far, against picking at random."
     check_number("runs", runs, 2, whole=True), check_number("batch", batch, 1, whole=True)
-    policy, means = self.policy if policy is None else as_policy(policy), self.observations
+    policy, means = self.policy if policy is None else as_policy(policy), self.exact
     means = means.groupby("arm")["value"].mean()*self.sign
     if len(means) < 5:
         raise ValueError(f"expected at least 5 measured candidates, got {len(means)}")
@@ -1410,6 +1510,14 @@ HEADERS = dict(candidates="arm,id,state,reason,time,measurements,value,mean,std,
                measurements="event,arm,id,value,noise,note,time,author",
                events="event,time,author,kind,counts,note,data") # How exported tables begin
 
+def as_told(
+    table:"pd.DataFrame", # With a column of values, and perhaps one of bounds
+)->"pd.DataFrame":
+    "The table with bounds in the column of values, where there is no value."
+    if "bound" not in table: return table
+    values = table["value"].astype(object).where(table["value"].notna(), table["bound"])
+    return table.assign(value=values).drop(columns="bound")
+
 @patch
 def export(
     self:Campaign,
@@ -1417,7 +1525,7 @@ def export(
     overwrite:bool=False, # Also write over files that no export has written
 )->list[Path]: # What was written
     "Candidates, measurements and events as CSV files."
-    tables = dict(candidates=self.to_dataframe(), measurements=self.observations,
+    tables = dict(candidates=as_told(self.to_dataframe()), measurements=as_told(self.observations),
                   events=self.events)
     if Path(folder).exists() and not Path(folder).is_dir():
         raise ValueError(f"expected a folder for the tables, got {folder}, which is no folder")
@@ -1444,9 +1552,9 @@ def report(
 
 # %% ../nbs/19_inside_a_campaign.ipynb #ff49037c
 GUARDED = ("ask", "tell", "suggest", "fail", "drop", "exclude", "include", "set_policy", "add",
-           "goal", "predict", "observations", "pending", "events", "to_dataframe", "best",
-           "best_measured", "model", "certificate", "surrogate", "_priors_of", "export", "report",
-           "__repr__") # Methods and properties of a campaign that have it for themselves
+           "goal", "predict", "observations", "exact", "pending", "events", "to_dataframe",
+           "best", "best_measured", "doubts", "model", "certificate", "surrogate", "_priors_of",
+           "export", "report", "__repr__") # Methods and properties that have it for themselves
 
 def one_at_a_time(
     method:Callable, # Of a campaign

@@ -199,11 +199,11 @@ def one_source(file, graphs, json, npz):
 def known_results(found, value, path):
     "Results that stand in a column of the file of candidates, or None."
     import pandas as pd
-    from gnn_bandits.intake import check_columns, numbers
+    from gnn_bandits.intake import check_columns, numbers, to_value
     if value is None: return None
     check_columns(path, list(found.table), [value])
     texts = found.table[[value]].map(lambda v: "" if absent(v) else str(v))
-    out = pd.DataFrame({"id": found.ids, "value": numbers(texts, value, path)}).dropna()
+    out = pd.DataFrame({"id": found.ids, "value": numbers(texts, value, path, to_value)}).dropna()
     return out if len(out) else None
 
 def about_intake(found):
@@ -358,8 +358,8 @@ A table to fill in and tell:
 def one_value(id, text, noise):
     "One measurement as a table."
     import pandas as pd
-    from gnn_bandits.intake import to_number
-    try: value = to_number(text)
+    from gnn_bandits.intake import to_value
+    try: value = to_value(text)
     except ValueError as e:
         raise ValueError(f"the value of {id!r}: {e}; what did not work is recorded with "
                          "fail") from e
@@ -383,6 +383,9 @@ def told_table(what, noise, id, value):
     if len(what) != 1:
         raise ValueError("expected a file of results, or an id and a value, got "
                          f"{' '.join(what) or 'nothing'}")
+    if what[0] != "-" and not Path(what[0]).suffix and not Path(what[0]).exists():
+        raise ValueError(f"there is no file {what[0]}; if it is an id, its value is missing (a "
+                         "bound such as '>10' needs quotation marks, or the shell takes it)")
     from gnn_bandits.intake import read_results
     with piped() if what[0] == "-" else contextlib.nullcontext(what[0]) as path:
         table = read_results(path, id, value)
@@ -396,8 +399,22 @@ def by_ids(c, table):
 
 def told_before(c, table):
     "How many of these measurements are recorded already, value for value."
-    seen = set(zip(c.observations["id"], c.observations["value"]))
-    return sum((i, v) in seen for i, v in zip(table["id"], table["value"]))
+    from gnn_bandits.campaigns import as_told
+    told = as_told(c.observations)
+    seen = set(zip(told["id"], map(str, told["value"])))
+    return sum((i, str(v)) in seen for i, v in zip(table["id"], table["value"]))
+
+def best_so_far(c):
+    "The best exact value that was told, or None, and a line about it."
+    from gnn_bandits.intake import to_value
+    if not len(c.exact): return None, "no exact value so far"
+    best, obs = c.best_measured().iloc[0], c.observations
+    bounds = [(i, to_value(b)) for i, b in zip(obs["id"], obs.get("bound", [])) if b]
+    beyond = list(dict.fromkeys(f"{i} ({b})" for i, b in bounds if b.sense == c.sign
+                                and c.sign*(b.value - best["value"]) >= 0))
+    line = f"best {'exact ' if bounds else ''}value so far: {best['value']:.6g} of {best['id']}"
+    if beyond: line += f"; beyond it: {', '.join(beyond[:3])}{', …' if len(beyond) > 3 else ''}"
+    return dict(id=best["id"], value=best["value"]), line
 
 # %% ../nbs/22_cli.ipynb #e87e32f2
 def tell(
@@ -416,18 +433,19 @@ def tell(
         if twice := told_before(c, table):
             aside(f"{twice} of these values were told before and now count twice; if that is a "
                   f"mistake: gnn_bandits campaign undo {shlex.quote(folder)}")
-        c.tell(table, note=note)
+        with busy("recording"): c.tell(table, note=note)
         with recorded(f"{len(table)} recorded, do not tell it again"):
-            best, event = c.best_measured().iloc[0], int(c.observations["event"].iloc[-1])
+            (best, line), event = best_so_far(c), int(c.observations["event"].iloc[-1])
             total, waiting = len(c.observations), len(c.pending)
             say(json, dict(told=len(table), event=event, measurements=total, pending=waiting,
-                           best_measured=dict(id=best["id"], value=best["value"])),
-                f"{len(table)} recorded as event {event}, {total} in all; {waiting} pending",
-                f"best value so far: {best['value']:.6g} of {best['id']}")
+                           best_measured=best, doubts=c.doubts()),
+                f"{len(table)} recorded as event {event}, {total} in all; {waiting} pending", line)
 
 tell.examples = """  gnn_bandits campaign tell solubility results.csv --note "second plate"
   gnn_bandits campaign tell solubility mol-17 -3.25
   gnn_bandits campaign tell solubility mol-17 -3.1 --noise 0.2
+An assay that only says on which side of a bound the value lies; mind the quotation marks:
+  gnn_bandits campaign tell solubility mol-18 '<-6'
 A table from another program:
   instrument --last-plate | gnn_bandits campaign tell solubility -
 A table whose columns have other names:
@@ -442,7 +460,7 @@ def status(
     with opened(folder) as c, busy("fitting"):
         states = c.to_dataframe()["state"].tolist()
         counts = {s: states.count(s) for s in dict.fromkeys(states)}
-        any_told, model = len(c.observations) > 0, c.model()
+        any_told, model = len(c.exact) > 0, c.model()
         best, lucky = (c.best(3), c.best_measured()) if any_told else ([], [])
         goal, pending, events = c.goal(), c.pending, c.events
         data = dict(folder=str(folder), candidates=len(c), states=counts, goal=goal,

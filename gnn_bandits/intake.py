@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['HEAD', 'MOST_COLUMNS', 'NOTHING', 'FORMULA', 'PLAIN_NUMBER', 'MOST_LEVELS', 'MOST_CLASSES', 'LARGEST', 'LEAVE_OUT',
            'TABLES', 'GRAPHS', 'MOST_HOPS', 'existing', 'decoded', 'head_of_text', 'records', 'first_rows',
-           'check_columns', 'read_cells', 'to_number', 'numbers', 'swallowed', 'read_results', 'for_spreadsheet',
-           'from_spreadsheet', 'sheet', 'meant', 'check_nodes', 'read_graphml', 'too_deep', 'read_nodelink',
-           'nodelink_graph', 'is_number', 'choose_attributes', 'describe_attribute', 'encode_attribute',
-           'graph_problem', 'graphs_to_domain', 'Intake', 'check_unique', 'try_sample', 'read_molecules', 'fits',
-           'read_graph_files', 'check_saved', 'read_candidates']
+           'check_columns', 'read_cells', 'to_number', 'to_value', 'numbers', 'swallowed', 'read_results',
+           'for_spreadsheet', 'from_spreadsheet', 'sheet', 'meant', 'check_nodes', 'read_graphml', 'too_deep',
+           'read_nodelink', 'nodelink_graph', 'is_number', 'choose_attributes', 'describe_attribute',
+           'encode_attribute', 'graph_problem', 'graphs_to_domain', 'Intake', 'check_unique', 'try_sample',
+           'read_molecules', 'fits', 'read_graph_files', 'check_saved', 'read_candidates']
 
 # %% ../nbs/38_intake.ipynb #91c0c2d7
 import codecs, csv, io, json, re
@@ -22,8 +22,8 @@ from xml.etree.ElementTree import ParseError
 
 import numpy as np
 
-from .core import (check_choice, check_file, check_memory, is_finite, optional, pd,
-                              shown)
+from .core import (BEYOND, Bound, check_choice, check_file, check_memory, is_finite,
+                              optional, pd, shown)
 from .graphs import GraphDomain, aggregate_graphs, check_hops
 from .molecules import parse_smiles, read_smiles
 
@@ -205,15 +205,28 @@ def to_number(
     if thousands: raise ValueError(f"{text!r} has commas between thousands; write {thousands}")
     raise ValueError(f"expected a finite number, got {text[:40]!r}")
 
+def to_value(
+    text:str, # As a person typed it, such as "7.2", ">10" or "≤ 0.1"
+)->float|Bound:
+    "A finite number, or a bound."
+    text = text.strip()
+    if not text.startswith(BEYOND): return to_number(text)
+    sign = text[:2] if text[1:2] == "=" else text[0]
+    try: return Bound(to_number(text[len(sign):]), 1 if text[0] in ">≥" else -1)
+    except ValueError as e:
+        raise ValueError(f"{text[:40]!r} is no bound: {e} after {sign!r}; write one such as "
+                         ">10 or <0.1") from e
+
 def numbers(
     table:"pd.DataFrame", # From `read_cells`
     column:str, # Its name
     path:str|Path, # Of the file, for the message
+    read=to_number, # How a cell is read; `to_value` also reads bounds
 )->list: # Numbers, None where a cell is empty
     "A column of numbers; refuses text, naming the row and the column."
     out = []
     for row, cell in zip(table.index + 1, table[column].tolist()):
-        try: out.append(None if cell.strip().lower() in NOTHING else to_number(cell))
+        try: out.append(None if cell.strip().lower() in NOTHING else read(cell))
         except ValueError as e:
             raise ValueError(f"{path}: row {row}, column {column!r}: {e}") from e
     return out
@@ -245,12 +258,13 @@ def read_results(
     out = pd.DataFrame({"id": [i.strip() for i in table[id]]})
     lacking = [k for k, i in enumerate(out["id"], 1) if not i]
     if lacking: raise ValueError(f"{path}: row {lacking[0]}, column {id!r}: the id is missing")
-    blank = [k for k, v in enumerate(numbers(table, value, path)) if v is None]
+    values = numbers(table, value, path, to_value)
+    blank = [k for k, v in enumerate(values) if v is None]
     if blank:
         raise ValueError(f"{path}: row {blank[0] + 1}, column {value!r}: {out['id'][blank[0]]!r} "
                          "has no value; leave out rows that were not measured, and record with "
                          "fail what did not work")
-    out["value"] = numbers(table, value, path)
+    out["value"] = values
     if "noise" in table: out["noise"] = numbers(table, "noise", path)
     if "note" in table: out["note"] = table["note"].tolist()
     return out

@@ -45,7 +45,7 @@ def possible_values(
     quantiles = np.stack([low for low, _ in ends] + [high for _, high in ends[::-1]])
     order = np.argsort(rng.random(quantiles.shape), axis=0)
     out = np.take_along_axis(quantiles, order, axis=0)
-    means = campaign.observations.groupby("arm")["value"].mean()*campaign.sign
+    means = campaign.exact.groupby("arm")["value"].mean()*campaign.sign
     out[:, means.index] = means.to_numpy()
     return out
 
@@ -54,7 +54,7 @@ def progress(
     campaign:Campaign, # Any campaign
 )->pd.DataFrame: # One row a measurement: step, value, best, random
     "The best value found so far, and what random picking is expected to have found."
-    obs, sign = campaign.observations, campaign.sign
+    obs, sign = campaign.exact.reset_index(drop=True), campaign.sign
     best = sign*(sign*obs["value"]).cummax()
     steps = np.arange(1, len(obs) + 1)
     out = pd.DataFrame({"step": steps, "value": obs["value"], "best": best, "random": np.nan})
@@ -113,7 +113,7 @@ def left_out(
 )->pd.DataFrame: # One row a measured candidate; empty with fewer than three
     "Each measured candidate predicted from the others: arm, id, value, mean, low, high, surprise."
     names = ["arm", "id", "value", "mean", "std", "low", "high", "surprise"]
-    if campaign.observations["arm"].nunique() < 3: return pd.DataFrame(columns=names)
+    if campaign.exact["arm"].nunique() < 3: return pd.DataFrame(columns=names)
     out, sign, ids = campaign.surrogate().leave_one_out(level), campaign.sign, campaign.ids
     if sign < 0:
         out = out.assign(low=-out["high"], high=-out["low"], value=-out["value"], mean=-out["mean"])
@@ -211,16 +211,13 @@ def improvements(
     moments:int|None=None, # At how many moments to look, at most; None: by the size of the pool
 )->pd.DataFrame: # measurements, improvement
     "The largest expected improvement after some of the measurements, in the order they came."
-    obs, could = campaign.observations, campaign.to_dataframe()["state"] != "excluded"
+    obs, could = campaign.exact, campaign.to_dataframe()["state"] != "excluded"
     if obs.empty: return pd.DataFrame({"measurements": [], "improvement": []})
     if moments is None: moments = 8 if len(could) <= 2000 else 4 if len(could) <= 20_000 else 1
-    model, first = Surrogate(campaign._priors_of(), campaign.settings["noise_std"]), 0
-    out = {}
+    model, out = Surrogate(campaign._priors_of(), campaign.settings["noise_std"]), {}
     for k in np.unique(np.linspace(min(3, len(obs)), len(obs), moments).astype(int))[:-1]:
-        new, first = obs[first:k], k
-        model.learn(new["arm"].tolist(), (campaign.sign*new["value"]).tolist(),
-                    new["noise"].tolist())
-        seen = obs["arm"][:k].unique()
+        campaign.teach(model, obs.index[k - 1] + 1)   # with the bounds that came before
+        seen = np.unique(model.data.arms)
         free = np.setdiff1d(np.flatnonzero(could), seen)
         out[int(k)] = float(gains(model, free, seen).max()) if len(free) else 0.
     out[len(obs)] = improvement(campaign)[1]
@@ -315,17 +312,16 @@ def record_campaign(
     if not isinstance(campaign, Campaign):
         raise ValueError("expected an algorithm, a recording or a campaign, got "
                          f"{type(campaign).__name__}")
-    obs, sign, n = campaign.observations, campaign.sign, len(campaign)
-    if obs.empty: raise ValueError("expected a campaign with at least one measurement, got none")
+    obs, sign, n = campaign.exact, campaign.sign, len(campaign)
+    if obs.empty: raise ValueError("expected a campaign with at least one exact measurement, got "
+                                   "none")
     usual = 60 if n <= 500 else 20 if n <= 2000 else 6 if n <= 20_000 else 2
     times = frame_times(len(obs), min(frames or usual, usual), first=2)
     model, could = Surrogate(campaign._priors_of(), campaign.settings["noise_std"]), (
         campaign.to_dataframe()["state"] != "excluded").to_numpy()
-    seen, told = [], 0
+    seen, rows = [], [*obs.index, None]               # bounds come with the value after them
     for t in progress_bar(times, desc="replaying", unit="step", show=progress):
-        new, told = obs[told:t - 1], t - 1
-        model.learn(new["arm"].tolist(), (sign*new["value"]).tolist(), new["noise"].tolist())
-        seen.append(believed(model, sign, could))
+        seen.append(believed(campaign.teach(model, rows[t - 1]), sign, could))
     values = obs["value"].to_numpy()
     return Recording(campaign.path.resolve().name, obs["arm"].to_numpy(), values, times,
                      *map(np.array, zip(*seen)), sign*np.maximum.accumulate(sign*values),
@@ -351,7 +347,7 @@ def model_light(
     ask, score = "Is the model better than the mean?", campaign.model().score
     if not score: return Light(ask, "unknown", "too early",
                                "At least three candidates must be measured first.")
-    n = campaign.observations["arm"].nunique()
+    n = campaign.exact["arm"].nunique()
     words = (f"Predicting each measured candidate from the others is wrong by {score['rmse']:.3g} "
              f"(root mean square); the mean of the others is wrong by {score['rmse_mean']:.3g}.")
     if score["better"]: return Light(ask, "good", "yes", words)
@@ -433,8 +429,8 @@ def advice(
     campaign:Campaign, # Any campaign
 )->list[str]: # Sentences, the verdict first
     "Whether to go on, in words."
-    obs, goal, words = campaign.observations, campaign.goal(), []
-    if obs.empty: return ["Nothing was told yet, so there is nothing to decide.",
+    obs, goal, words = campaign.exact, campaign.goal(), []
+    if obs.empty: return ["No exact value was told yet, so there is nothing to decide.",
                           *([f"The goal is {goal['value']:.6g}."] if goal else [])]
     (arm, gain), proof, spread = improvement(campaign), campaign.certificate(), np.ptp(obs["value"])
     if goal:
@@ -614,7 +610,7 @@ def common_scale(
     *frames:pd.DataFrame, # With columns low and high
 )->tuple[float, float]: # NaN if nothing is known
     "A scale for bars that holds all measurements and all intervals shown."
-    values = np.concatenate([campaign.observations["value"],
+    values = np.concatenate([campaign.exact["value"],
                              *[f[c].astype(float) for f in frames for c in ("low", "high")]])
     known = values[np.isfinite(values)]
     return (float(known.min()), float(known.max())) if len(known) else (math.nan, math.nan)
@@ -626,7 +622,7 @@ def batch_cards(
     title:str, # Of a card, before its number
 )->list[dict]:
     "A card for each candidate of a batch, with what was expected of it and why it was chosen."
-    scale, obs = common_scale(campaign, batch), campaign.observations
+    scale, obs = common_scale(campaign, batch), campaign.exact
     best = None if obs.empty else float(campaign.best_measured()["value"].iloc[0])
     limit = math.nan if obs.empty else still_best(campaign)[1]
     show, cards = formatter([*scale, *batch["mean"]]), []
@@ -665,7 +661,7 @@ def best_part(
     campaign:Campaign, # Any campaign
 )->dict|None: # None before anything was told
     "The best by the model and the best single measurement."
-    if campaign.observations.empty: return None
+    if campaign.exact.empty: return None
     top, single = campaign.best().iloc[0], campaign.best_measured().iloc[0]
     lucky = campaign.predict(arms=int(single["arm"])).iloc[0]
     scale = common_scale(campaign, campaign.predict(arms=[int(top["arm"]), int(single["arm"])]))
@@ -673,7 +669,8 @@ def best_part(
     facts = lambda r: {"Predicted": show(r["mean"]),
                        "90 % interval": f"{show(r['low'])} to {show(r['high'])}"}
     bar = lambda r: interval_bar(r["low"], r["mean"], r["high"], scale, float(single["value"]))
-    mean = {"Measured (mean)": f"{show(top['value'])}, {told(int(top['measurements']))}"}
+    values = ", ".join(filter(None, (show(top["value"]), top.get("bound", ""))))
+    mean = {"Measured (mean)": f"{values}, {told(int(top['measurements']))}"}
     once = {"Measured": show(single["value"]), "Told": when(single["time"]), "Note": single["note"]}
     return dict(same=bool(top["arm"] == single["arm"]), cards=[
         card(campaign, int(top["arm"]), "Best by the model", facts(top) | mean, bar(top)),
@@ -685,7 +682,7 @@ def progress_part(
     campaign:Campaign, # Any campaign
 )->dict|None: # None before anything was told
     "Progress, and what random picking would have found."
-    if campaign.observations.empty: return None
+    if campaign.exact.empty: return None
     found = progress(campaign)
     last, show = found.iloc[-1], formatter([*found["value"], *found["random"]])
     words = "The solid line should leave the dashed one behind after the random start."
@@ -717,7 +714,7 @@ def model_part(
         numbers = {"R²": f"{score['r2']:.3f}", "coverage of 90 %": f"{score['coverage']:.0%}",
                    "NLPD": f"{score['nlpd']:.3f}", "NLPD of the mean": f"{score['nlpd_mean']:.3f}",
                    "RMSE": f"{score['rmse']:.4g}", "RMSE of the mean": f"{score['rmse_mean']:.4g}"}
-    if len(campaign.observations):
+    if len(campaign.exact):
         words = "Both lines should settle as measurements come in."
         charts.append(chart(plot_model, campaign, words))
     return dict(sentences=told.sentences, numbers=numbers, charts=charts, surprises=surprises(loo))
@@ -727,7 +724,7 @@ def watch_part(
     campaign:Campaign, # Any campaign
 )->str|None: # HTML; None before anything was told
     "What was believed before each measurement, with a slider."
-    if campaign.observations.empty: return None
+    if campaign.exact.empty: return None
     run = record_campaign(campaign)
     most = min(200, max(60, len(run.arms)))
     return Watch(run, start=int(run.times[-1]), most=most).markup
@@ -738,7 +735,7 @@ def stop_part(
 )->dict:
     "Whether to go on."
     words = "The curve falls towards zero when little is left to find."
-    told = len(campaign.observations) > 0
+    told = len(campaign.exact) > 0
     return dict(advice=advice(campaign),
                 chart=chart(plot_improvement, campaign, words) if told else None)
 
@@ -764,14 +761,16 @@ def candidates_part(
     campaign:Campaign, # Any campaign
 )->dict: # The table, and what of it is shown
     "The candidates by rank."
-    rows, obs = ranked(campaign).head(ROWS), campaign.observations
+    rows, obs = ranked(campaign).head(ROWS), campaign.exact
     given = rows.columns[rows.columns.get_loc("high") + 1:]
     show = formatter([*obs["value"], *rows["mean"]])
     if obs.empty: rows = rows.sort_values("arm")
+    values = rows["value"].map(show)
+    if "bound" in rows: values = [", ".join(filter(None, v)) for v in zip(values, rows["bound"])]
     table = pd.DataFrame({"rank": rows["rank"].map(lambda r: "" if pd.isna(r) else str(r)),
                           "candidate": rows["id"].map(shorten), "state": rows["state"],
                           "predicted": rows["mean"].map(show), "low": rows["low"].map(show),
-                          "high": rows["high"].map(show), "measured": rows["value"].map(show),
+                          "high": rows["high"].map(show), "measured": values,
                           "times": rows["measurements"], "reason": rows["reason"].map(shorten)})
     if not rows["reason"].any(): table = table.drop(columns="reason")
     extra = pd.DataFrame({c: ["" if pd.isna(v) else shorten(v) for v in rows[c]]
@@ -790,7 +789,8 @@ def event_words(
 )->str:
     "What an event was about, in a few words."
     arms = [shorten(ids[a], 30) for a in data.get("arms", ())]
-    if kind == "tell": arms = [f"{i} = {v:.6g}" for i, v in zip(arms, data["values"])]
+    said = lambda v: v if isinstance(v, str) else f"= {v:.6g}"    # a bound is a text
+    if kind == "tell": arms = [f"{i} {said(v)}" for i, v in zip(arms, data["values"])]
     words = ", ".join(arms[:most]) + (f" and {len(arms) - most} more" if len(arms) > most else "")
     if data.get("reason"): words += f": {shorten(data['reason'])}"
     if kind == "undo": words = f"event {data['event']}"

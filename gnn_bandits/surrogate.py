@@ -4,14 +4,16 @@
 
 # %% auto #0
 __all__ = ['POWERS', 'NOISE_PRIOR', 'SCALE_PRIOR', 'NOISE_FLOOR', 'SHARE', 'RANGES', 'TYPED_NUMBERS', 'SHARES', 'CHOICE',
-           'CHOICE_NODES', 'CHOICE_ALIKE', 'CHOICE_SECOND', 'STEP', 'FREEDOM', 'LEVEL_ARMS', 'on_each_side',
-           'power_transform', 'inverse_power_transform', 'log_slope', 'Measured', 'scatter_within', 'Units', 'units_of',
-           'with_power', 'Standardised', 'Spectra', 'Peak', 'Candidate', 'with_relations', 'mixtures', 'last_first',
-           'with_types', 'aggregates', 'candidate_priors', 'weighed_sum', 'fit_times', 'Surrogate', 'arms_to_fit',
-           'Fit', 'found_fit', 'Learned', 'Solved', 'student_log_density', 'Scaled', 'FittedBelief']
+           'CHOICE_NODES', 'CHOICE_ALIKE', 'CHOICE_SECOND', 'CHOICE_BOUNDS', 'STEP', 'FREEDOM', 'LEVEL_ARMS',
+           'on_each_side', 'power_transform', 'inverse_power_transform', 'log_slope', 'Measured', 'scatter_within',
+           'Units', 'units_of', 'with_power', 'bound_moments', 'Sites', 'bound_sites', 'Standardised', 'Spectra',
+           'arms_of_both', 'beside', 'Peak', 'Candidate', 'with_relations', 'mixtures', 'last_first', 'with_types',
+           'aggregates', 'candidate_priors', 'weighed_sum', 'fit_times', 'Surrogate', 'arms_to_fit', 'Fit', 'found_fit',
+           'Learned', 'Solved', 'student_log_density', 'Scaled', 'FittedBelief']
 
 # %% ../nbs/18_surrogate.ipynb #13a50003
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -21,8 +23,8 @@ import torch
 from fastcore.basics import patch
 from torch import Tensor
 
-from .core import (check_arms, check_number, check_rewards, first_best, one_thread,
-                              plain)
+from .core import (Bound, check_arms, check_number, check_rewards, first_best,
+                              one_thread, plain)
 from .gntk import check_domains
 from .graphs import GraphDomain, look_alike
 from .kernels import GNTK, Kernel, Overlap, Relational, Sum, Typed
@@ -74,14 +76,26 @@ def log_slope(
 class Measured:
     "Values in the order in which they were measured."
     arms:list # Arm of each value
-    values:list # In the user's unit
+    values:list # In the user's unit; the bound where only that is known
     noise:list # Known standard deviation of each, nan where it is not known
+    sense:list|None=None # 1: the value is above a bound, -1: below it, 0: exact; None: all are
+    def __post_init__(self):
+        if self.sense is None: object.__setattr__(self, "sense", [0]*len(self.arms))
     def __len__(self): return len(self.arms)
     def __add__(self, more):
-        return Measured(self.arms + more.arms, self.values + more.values, self.noise + more.noise)
+        return Measured(self.arms + more.arms, self.values + more.values, self.noise + more.noise,
+                        self.sense + more.sense)
     def __getitem__(self, places): # A slice, or a list
         pick = lambda v: v[places] if isinstance(places, slice) else [v[i] for i in places]
-        return Measured(pick(self.arms), pick(self.values), pick(self.noise))
+        return Measured(*map(pick, (self.arms, self.values, self.noise, self.sense)))
+    @cached_property
+    def exact(self)->"Measured":
+        "The values that are no bounds."
+        return self[[i for i, s in enumerate(self.sense) if not s]] if any(self.sense) else self
+    @cached_property
+    def bounds(self)->"Measured":
+        "The values of which only a bound is known."
+        return self[[i for i, s in enumerate(self.sense) if s]]
     distinct = property(lambda self: list(dict.fromkeys(self.arms)), doc="Each arm once")
     @property
     def at(self)->np.ndarray:
@@ -156,6 +170,55 @@ def with_power(
     spread = max(float(means.std()), scatter_within(g.numpy(), at.numpy()))
     return replace(units, power=power, centre=float(means.mean()), spread=spread)
 
+# %% ../nbs/18_surrogate.ipynb #06c8f964
+def bound_moments(
+    mean:Tensor, # Of the value before the bound
+    var:Tensor, # Its variance
+    c:Tensor, # The bound that it is above
+    v:Tensor, # Noise variance of the measurement
+)->tuple[Tensor, Tensor, Tensor]: # Precision and value of the site, log probability of the bound
+    "The measurement that says as much about one value as a bound does."
+    s = (var + v).sqrt()
+    z = (mean - c)/s
+    r = math.sqrt(2/math.pi)/torch.special.erfcx(-z/math.sqrt(2))
+    rest = torch.where(z < -1e4, -1/z.clamp(max=-1), r + z)     # the series, where digits cancel
+    k = (r*rest).clamp(max=1.)
+    return k/(v + var*(1 - k)), mean + s/rest, torch.special.log_ndtr(z)
+
+# %% ../nbs/18_surrogate.ipynb #a7eb96c1
+class Sites(NamedTuple):
+    "Measurements that stand for bounds."
+    precision:Tensor # (..., k) of each
+    value:Tensor # (..., k) of each
+    log_probability:Tensor # (...) of all bounds together
+
+def bound_sites(
+    S:Tensor, # (..., k, k) covariance of the values before the bounds; their mean is zero
+    c:Tensor, # (..., k) bounds that they are above
+    v:Tensor, # (..., k) noise variances
+    tol:float=1e-9, # Change of precisions and values at which it stops, relative to their scale
+    rounds:int=200, # At most
+)->Sites:
+    "Expectation propagation for normal variables that lie above bounds."
+    tau, nu, own = torch.zeros_like(c), torch.zeros_like(c), S.diagonal(dim1=-2, dim2=-1)
+    for _ in range(rounds):
+        A = tau.sqrt()[..., None]*S
+        B = A*tau.sqrt()[..., None, :]
+        B.diagonal(dim1=-2, dim2=-1).add_(1)
+        R = torch.linalg.cholesky(B)
+        V = torch.linalg.solve_triangular(R, A, upper=False)
+        var = (own - V.square().sum(-2)).clamp(min=0)
+        mean = ((S - V.mT @ V) @ nu[..., None])[..., 0]
+        left = 1 - tau*var
+        s2, m = var/left, (mean - var*nu)/left        # without the own site
+        new, y, logs = bound_moments(m, s2, c, v)
+        d_tau, d_nu = new - tau, new*y - nu
+        if max((d_tau*(s2 + v)).abs().max(), (d_nu*(s2 + v).sqrt()).abs().max()) < tol: break
+        tau, nu = tau + 0.7*d_tau, nu + 0.7*d_nu
+    alone = (2*m*nu + s2*nu**2 - tau*m**2)/(1 + tau*s2) - (tau*s2).log1p()
+    logs = (logs - alone/2).sum(-1) - R.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    return Sites(new, y, logs + (nu*mean).sum(-1)/2)
+
 # %% ../nbs/18_surrogate.ipynb #13a50020
 class Standardised:
     "Values in the unit of the model, with what is known of their noise."
@@ -165,6 +228,7 @@ class Standardised:
     ):
         self.distinct, self.units = data.distinct, units
         self.at, self.z = torch.from_numpy(data.at), units.latent(data.values)
+        self.sense = torch.tensor(data.sense, dtype=torch.float64)
         slope = units.log_slope(data.values)
         self.jacobian = float(slope.sum()) - len(data)*math.log(units.unit)
         known = torch.tensor(data.noise, dtype=torch.float64)/units.unit*slope.exp()
@@ -189,11 +253,14 @@ SHARE = 0.75 # Of what the kernel does not explain, taken to be private to each 
 class Spectra:
     "The evidence of values of the same arms, in several units, under one kernel."
     def __init__(self,
-        block:Tensor, # (q, q) prior covariance of the distinct arms
-        records:list[Standardised], # The values, one for each power
+        block:Tensor, # Prior covariance of the distinct arms, then of those with bounds only
+        records:list[Standardised], # The exact values, one for each power
         share:float=SHARE, # Share of the unexplained variance that is private
         low:float=NOISE_PRIOR[0], # Where the logarithm of the unexplained variance is expected
+        bounds:Sequence[Standardised]=(), # Values beyond bounds, one for each power, if any
     ):
+        q = len(records[0].distinct)
+        self.whole, block, self.bounds, self._turns = block, block[:q, :q], bounds, {}
         unknown = torch.stack([r.known.isnan() for r in records])
         self.block, self.records, self.low, self._parts = block, records, low, {}
         self.one, self.share = bool(unknown.all()), share if bool(unknown.any()) else 1.
@@ -210,6 +277,7 @@ def parts(self:Spectra, tau):
         pairs = [torch.linalg.eigh(r[:, None]*self.block*r)
                  for r in (root[:1] if self.one else root)]*(len(P) if self.one else 1)
         b = [Q.T @ (r*m) for (_, Q), r, m in zip(pairs, root, mean)]
+        if self.bounds: self._turns[tau] = [Q.T*r for (_, Q), r in zip(pairs, root)], b
         e = torch.stack([v.clamp(min=0) for v, _ in pairs])
         logs = [v + float((d*w).log().sum()) for v, d, w in zip(logs, D, P)]
         rest = (torch.tensor(v, dtype=torch.float64)[:, None] for v in (within, logs))
@@ -229,6 +297,51 @@ def at(self:Spectra, tau):
                                                                    tau[0].tolist())))
     return e, b2, -(within + logs + t*math.log(2*math.pi))/2
 
+# %% ../nbs/18_surrogate.ipynb #3a2859eb
+@patch
+def beyond(
+    self:Spectra,
+    tau:Tensor, # (p, g) unexplained variances
+    scale:Tensor, # (p, h) scales
+)->Tensor: # (p, g, h) nats
+    "Log probability of the bounds, given the exact values."
+    keys = [1.] if self.one else tau[0].tolist()
+    e = torch.cat([self.parts(t)[0] for t in keys], 1)                 # (p, 1 or g, q)
+    turns, b = (torch.stack([torch.stack(v) for v in some], 1)
+                for some in zip(*(self._turns[t] for t in keys)))
+    place = {a: i for i, a in enumerate(arms_of_both(self.records[0], self.bounds[0]))}
+    at = torch.tensor([place[a] for a in self.bounds[0].distinct])[self.bounds[0].at]
+    q = e.shape[-1]
+    same = (at[:, None] == torch.arange(len(self.whole))).double()     # arm of each bound
+    a, t = scale[:, None, :, None, None], self.share*tau[..., None, None, None]
+    w = 1/(a[..., 0]*e[:, :, None] + (tau[..., None, None] if self.one else 1.))
+    G = a*(turns @ self.whole[:q, at])[:, :, None] + t*(turns @ same[:, :q].T)[:, :, None]
+    mean = (G*(w*b[:, :, None])[..., None]).sum(-2)                    # (p, g, h, k)
+    S = a*self.whole[at][:, at] + t*(same @ same.T) - (G.mT*w[..., None, :]) @ G
+    z, known, sense = (torch.stack([getattr(r, name) for r in self.bounds])[:, None, None]
+                       for name in ("z", "known", "sense"))
+    v = torch.where(known.isnan(), (1 - self.share)*tau[..., None, None], known)
+    c, v = torch.broadcast_tensors(sense*(z - mean), v)
+    return bound_sites(sense[..., None]*S*sense[..., None, :], c, v, 1e-4).log_probability
+
+# %% ../nbs/18_surrogate.ipynb #a7756de2
+def arms_of_both(
+    record:Standardised, # Exact values
+    bounds:Standardised|Measured|None=None, # Values beyond bounds, if any
+)->list[int]:
+    "Each arm once, those with exact values first."
+    return list(dict.fromkeys(record.distinct + (bounds.distinct if bounds else [])))
+
+def beside(
+    bounds:Measured, # Values beyond bounds
+    record:Standardised, # Exact values
+)->Standardised:
+    "Bounds in the units of exact values."
+    out, known = Standardised(bounds, record.units), record.known
+    if not bool(known.isnan().any()):
+        out.known = torch.where(out.known.isnan(), known.log().mean().exp(), out.known)
+    return out
+
 # %% ../nbs/18_surrogate.ipynb #d4346fed
 @patch
 def density(
@@ -240,6 +353,7 @@ def density(
     e, b2, rest = self.at(log_tau.exp())
     one = 1 + log_scale.exp()[:, None, :, None]*e[:, :, None]         # (p, g, h, q)
     value = rest[..., None] - (one.log().sum(3) + (b2[:, :, None]/one).sum(3))/2
+    if self.bounds: value = value + self.beyond(log_tau.exp(), log_scale.exp())
     (_, sd), (level, wide) = NOISE_PRIOR, SCALE_PRIOR
     value = value + self.jacobian - (((log_scale - level)/wide)**2/2)[:, None]
     return value - (((log_tau - self.low)/sd)**2/2)[..., None]
@@ -438,26 +552,32 @@ class Surrogate:
 def learn(
     self:Surrogate,
     arms, # One arm or several, in the order of measurement; arms may repeat
-    values, # Their values, in the user's unit
+    values, # Their values, in the user's unit; a `Bound` where only that is known
     noise=None, # Standard deviation of each value where it is known; None or nan where not
 )->Surrogate: # Itself
     "Append measurements; all of them, or none if one is refused."
     arms = check_arms(arms, len(self))
-    values = check_rewards(arms, values)
+    values = plain(values)
+    sense = [v.sense if isinstance(v, Bound) else 0 for v in values]
+    values = check_rewards(arms, [v.value if s else v for v, s in zip(values, sense)])
     own = [None]*len(arms) if noise is None else plain(noise)
     if len(own) != len(arms):
         raise ValueError(f"expected one noise for each of {len(arms)} values, got {len(own)}")
     own = [None if v is None or v != v else v for v in own]
     for v in own:
         if v is not None: check_number("the noise of a value", v, above=True)
+    if any(s and v is not None for s, v in zip(sense, own)):
+        raise ValueError("expected no noise beside a bound, which has none of its own")
     own = [self.noise_std if v is None else float(v) for v in own]
-    self.data = self.data + Measured(arms, values, [math.nan if v is None else v for v in own])
+    own = [math.nan if v is None else v for v in own]
+    self.data = self.data + Measured(arms, values, own, sense)
     return self
 
 # %% ../nbs/18_surrogate.ipynb #13a50042
 CHOICE, CHOICE_NODES = 500, 6000 # Arms and nodes that a fit looks at, at most
 CHOICE_ALIKE = 20000 # Nodes, where many of them look alike and cost little
-CHOICE_SECOND = 200 # Arms, if more than one decomposition is needed
+CHOICE_SECOND = 200 # Arms, if more than one decomposition is needed, or if there are bounds
+CHOICE_BOUNDS = 32 # Arms with bounds
 
 def arms_to_fit(
     arms:list[int], # Arm of each value
@@ -490,6 +610,24 @@ class Fit:
         w = torch.where(record.known.isnan(), 1., self.noise/record.known)
         return belief.observe(data.arms, record.z/math.sqrt(self.scale), w)
 
+# %% ../nbs/18_surrogate.ipynb #eeebbe55
+@patch
+def sites(
+    self:Fit,
+    belief:Belief, # What is believed after the exact values, in units of the kernel
+    bounds:Measured, # At least one
+)->Sites: # In the unit of the model
+    "The measurements that stand for bounds."
+    record, arms = Standardised(bounds, self.units), torch.tensor(bounds.distinct)
+    S = belief.covariances(arms)[:, arms]
+    never = ~torch.isin(arms, belief.arms)
+    S.diagonal().copy_(belief.std[arms].square() + belief.hidden*never)
+    S, mean = self.scale*(S + S.T)/2, math.sqrt(self.scale)*belief.mean[arms][record.at]
+    v, a = torch.where(record.known.isnan(), self.noise, record.known), record.sense
+    S = S[record.at][:, record.at]
+    found = bound_sites(a[:, None]*S*a, a*(record.z - mean), v)
+    return found._replace(value=mean + a*found.value, precision=found.precision.clamp(min=1e-9))
+
 # %% ../nbs/18_surrogate.ipynb #85d6b343
 def found_fit(
     t:int, # Values that were looked at
@@ -508,35 +646,40 @@ def found_fit(
 @patch
 def _search(self:Surrogate, t):
     "The most probable prior, power, variances and scale for the first `t` values."
-    data, share, tried = self.data[:t], self.shares[0], []
-    units, some = units_of(data, self.noise_std), data[arms_to_fit(data.arms, self._choice)]
-    some = replace(some, noise=[math.nan]*len(some))
+    first, share, tried = self.data[:t], self.shares[0], []
+    data, bounds = first.exact, first.bounds[arms_to_fit(first.bounds.arms, CHOICE_BOUNDS)]
+    most = min(self._choice, CHOICE_SECOND) if len(bounds) else self._choice
+    units, some = units_of(data, self.noise_std), data[arms_to_fit(data.arms, most)]
+    some, more = (replace(v, noise=[math.nan]*len(v)) for v in (some, bounds))
     powers = self.powers if len(data.distinct) >= 10 else self.powers[:1]
     records = [Standardised(some, with_power(units, p, some)) for p in powers]
+    beyond = [beside(more, r) for r in records] if len(more) else []
+    arms = arms_of_both(records[0], *beyond[:1])
     for prior in self.priors:
         P, mean, *_ = records[0].sums(1 - share)
         prior = prior.weighed(some.distinct, mean, share + 1/P)
-        block = prior.standard.block(some.distinct)
-        for record, peak in zip(records, Spectra(block, records, share).best()):
+        fits = Spectra(prior.standard.block(arms), records, share, bounds=beyond)
+        for record, peak in zip(records, fits.best()):
             value = peak.log_density - prior.nats - 2*(record.units.power - 1)**2
             tried.append((value, prior, record, peak))
     _, prior, record, peak = tried[first_best([value for value, *_ in tried])]
     if len(some.distinct) < len(some) or not np.isnan(data.noise).all():
-        record, share, peak = self._second(data, prior, record)
+        record, share, peak = self._second(data, bounds, prior, record)
     return found_fit(t, prior, record, share, peak)
 
 # %% ../nbs/18_surrogate.ipynb #13a50049
 @patch
-def _second(self:Surrogate, data, prior, first):
+def _second(self:Surrogate, data, bounds, prior, first):
     "Values, share and peak with what is known of the noise, prior and power kept."
     some = data[arms_to_fit(data.arms, min(CHOICE_SECOND, len(first.distinct)))]
     record = Standardised(some, first.units)
-    block, known = prior.standard.block(record.distinct), bool(record.known.isfinite().any())
+    more, known = [beside(bounds, record)]*bool(len(bounds)), bool(record.known.isfinite().any())
+    block = prior.standard.block(arms_of_both(record, *more))
     free, low = len(some) - len(record.distinct), NOISE_PRIOR[0]
     shares = self.shares if free and not known else self.shares[:1]
     seen = 0. if known or not free else record.sums(1.)[2]/free   # variance within arms
     low = max(low, math.log(seen)) if seen else low
-    peaks = [Spectra(block, [record], s, low).best(6 if known else 9)[0] for s in shares]
+    peaks = [Spectra(block, [record], s, low, more).best(6 if known else 9)[0] for s in shares]
     best = first_best([peak.log_density for peak in peaks])
     return record, shares[best], peaks[best]
 
@@ -549,24 +692,41 @@ class Learned:
         fit:Fit, # What was found
         data:Measured, # The values, those after the fit included
     ):
-        self.fit, self.base = fit, fit.start()
-        if fit.t: fit.feed(self.base, data[:fit.t])
-        self.latent, self.taken, self.known = self.base.copy(), fit.t, fit.t
+        self.fit, self.base, self.sites = fit, fit.start(), None
+        first = len(data[:fit.t].exact)
+        if first: fit.feed(self.base, data.exact[:first])
+        self.latent = self.exact = self.base.copy()
+        self.taken, self.known, self.beyond = first, first, 0
         self.catch_up(data)
     def catch_up(self, data):
-        "Take in values that came since."
-        while self.taken + STEP <= len(data):
-            self.fit.feed(self.base, data[self.taken:self.taken + STEP])
+        "Take in values that came since, and replace what stood for bounds."
+        exact, bounds = data.exact, data.bounds
+        if (len(exact), len(bounds)) == (self.known, self.beyond): return
+        while self.taken + STEP <= len(exact):
+            self.fit.feed(self.base, exact[self.taken:self.taken + STEP])
             self.taken += STEP
-            self.latent, self.known = self.base.copy(), self.taken
-        for i in range(self.known, len(data)): self.fit.feed(self.latent, data[i:i + 1])
-        self.known = len(data)
+            self.exact, self.known = self.base.copy(), self.taken
+        for i in range(self.known, len(exact)): self.fit.feed(self.exact, exact[i:i + 1])
+        self.latent, self.known, self.beyond = self.exact, len(exact), len(bounds)
+        if not len(bounds) or not len(exact): return  # bounds wait for the first exact value
+        fit, self.sites = self.fit, self.fit.sites(self.exact, bounds)
+        weights = (fit.noise*self.sites.precision).tolist()
+        values = (self.sites.value/math.sqrt(fit.scale)).tolist()
+        self.latent = self.exact.copy().observe(bounds.arms, values, weights)
 
 # %% ../nbs/18_surrogate.ipynb #3642753b
 @patch
+def _last(self:Surrogate)->int:
+    "How many values the last fit looks at; none while there is no exact one."
+    t, exact = self.t, len(self.data.exact)
+    if not exact or exact == t: return fit_times(exact)
+    places = [i for i, s in enumerate(self.data.sense) if not s]
+    return max(fit_times(t), places[fit_times(exact) - 1] + 1)
+
+@patch
 def _update(self:Surrogate)->Learned:
     "Fit and posterior, up to date."
-    last, learned, self._learned = fit_times(self.t), self._learned, None
+    last, learned, self._learned = self._last(), self._learned, None
     with one_thread():
         if learned is None or learned.fit.t < last:
             first = Fit(0, self.priors[0], Units(0., 1.), 1., 0., math.exp(NOISE_PRIOR[0]))
@@ -597,21 +757,31 @@ class Solved(NamedTuple):
     "The covariance of the measured arms, factorised."
     t:int # Values that are in it
     arms:list # Measured arms, each once
-    mean:Tensor # (q,) their mean values, latent
+    mean:Tensor # (q,) their mean values, latent, with the sites of bounds
     precision:Tensor # (q,) of these means
     root:Tensor # (q, q) Cholesky factor of their covariance
+    exact:tuple # Mean exact values of the first arms, and the precision of these means
 
 @patch
 def solve(self:Surrogate)->Solved:
     "The measured arms with the factor of their covariance, kept until something is learned."
-    if not self.t: raise ValueError("nothing was measured yet: learn some values first")
+    if not len(self.data.exact):
+        raise ValueError("nothing was measured yet: learn some values first")
     if self._solved is None or self._solved.t != self.t:
-        fit, record = self.fit, Standardised(self.data, self.fit.units)
+        fit, record = self.fit, Standardised(self.data.exact, self.fit.units)
         P, mean, *_ = record.sums(fit.noise)
+        exact, arms = (mean, P), record.distinct
+        if sites := self._update().sites:
+            arms = arms_of_both(record, self.data.bounds)
+            at = torch.tensor([arms.index(a) for a in self.data.bounds.arms])
+            wide = lambda v: torch.cat([v, v.new_zeros(len(arms) - len(v))])
+            total = wide(P*mean).index_add(0, at, sites.precision*sites.value)
+            P = wide(P).index_add(0, at, sites.precision)
+            mean = total/P
         with one_thread():
-            C = fit.scale*fit.prior.standard.block(record.distinct)
+            C = fit.scale*fit.prior.standard.block(arms)
             C.diagonal().add_(fit.private + 1/P)
-            self._solved = Solved(self.t, record.distinct, mean, P, torch.linalg.cholesky(C))
+            self._solved = Solved(self.t, arms, mean, P, torch.linalg.cholesky(C), exact)
     return self._solved
 
 # %% ../nbs/18_surrogate.ipynb #13a50055
@@ -621,12 +791,13 @@ LEVEL_ARMS = 50 # Arms up to which replicates make the level count as unknown
 @patch
 def _replicates(self:Surrogate)->bool:
     "Whether the noise is found from arms that were measured more than once."
-    return len(self.data.distinct) < self.t and any(v != v for v in self.data.noise)
+    exact = self.data.exact
+    return len(exact.distinct) < len(exact) and any(v != v for v in exact.noise)
 
 @patch
 def _freedom(self:Surrogate)->tuple[float, float]:
     "Degrees of freedom for arms that were never measured, and for those that were."
-    t, q = self.t, len(self.data.distinct)
+    t, q = len(self.data.exact), len(self.data.exact.distinct)
     return (q, max(q, t - q)) if self._replicates() else (q + FREEDOM, t + FREEDOM)
 
 # %% ../nbs/18_surrogate.ipynb #4574a7ce
@@ -668,7 +839,7 @@ def mean(self:Surrogate)->Tensor: # (n,)
 @patch(as_prop=True)
 def std(self:Surrogate)->Tensor: # (n,)
     "How uncertain that is: half of the interval of 68 per cent."
-    return self._half(*self._spread(), self.latent.arms)
+    return self._half(*self._spread(), self._update().exact.arms)
 
 # %% ../nbs/18_surrogate.ipynb #13a50061
 @patch
@@ -678,7 +849,7 @@ def interval(
 )->tuple[Tensor, Tensor]: # (n,) lower and upper ends
     "An interval for the true value of each arm, in the user's unit."
     check_number("level", level, above=True, high=1 - 1e-9)
-    return self._ends(*self._spread(), level, self.latent.arms)
+    return self._ends(*self._spread(), level, self._update().exact.arms)
 
 # %% ../nbs/18_surrogate.ipynb #13a50063
 @patch(as_prop=True)
@@ -709,13 +880,14 @@ def student_log_density(
 def leave_one_out(
     self:Surrogate,
     level:float=0.9, # Of the intervals
-): # One row a distinct measured arm: arm, value, mean, std, low, high, log_density
+): # One row a distinct arm with exact values: arm, value, mean, std, low, high, log_density
     "Each measured arm predicted from all others, in closed form."
     import pandas as pd
-    units, (_, arms, z, _, root) = self.fit.units, self.solve()
-    with one_thread(): inverse = torch.cholesky_inverse(root)
-    var = 1/inverse.diagonal()
-    mean, std = z - (inverse @ z)*var, var.sqrt()
+    units, s = self.fit.units, self.solve()
+    with one_thread(): inverse = torch.cholesky_inverse(s.root)
+    var, (z, precision), q = 1/inverse.diagonal(), s.exact, len(s.exact[0])
+    mean, arms = (s.mean - (inverse @ s.mean)*var)[:q], s.arms[:q]
+    std = (var[:q] + (1/precision - 1/s.precision[:q])).sqrt()
     value, (low, high) = units.user(z), self._ends(mean, std, level)
     density = student_log_density((z - mean)/std, self._freedom()[0]) - std.log()
     density = density + units.log_slope(value) - math.log(units.unit)
@@ -727,7 +899,7 @@ def leave_one_out(
 def score(self:Surrogate)->dict:
     "How well left-out arms are predicted, beside predicting the mean of the others."
     empty = dict.fromkeys(("rmse", "rmse_mean", "r2", "coverage", "nlpd", "nlpd_mean"), math.nan)
-    if not self.t or len(self.data.distinct) < 3: return empty | dict(better=False)
+    if len(self.data.exact.distinct) < 3: return empty | dict(better=False)
     table = self.leave_one_out()
     unit = self.fit.units.unit                 # squares of large values would overflow
     y, mean, q = table.value.to_numpy()/unit, table["mean"].to_numpy()/unit, len(table)
@@ -754,11 +926,11 @@ def predict(
     "What is expected of graphs outside the pool, in the user's unit."
     import pandas as pd
     check_number("level", level, above=True, high=1 - 1e-9)
-    fit, (_, arms, z, _, root) = self.fit, self.solve()
-    C, variance = fit.prior.standard.cross(domain, arms)
+    fit, s = self.fit, self.solve()
+    C, variance = fit.prior.standard.cross(domain, s.arms)
     with one_thread():
-        A = torch.linalg.solve_triangular(root, fit.scale*C.T, upper=False)
-        b = torch.linalg.solve_triangular(root, z[:, None], upper=False)[:, 0]
+        A = torch.linalg.solve_triangular(s.root, fit.scale*C.T, upper=False)
+        b = torch.linalg.solve_triangular(s.root, s.mean[:, None], upper=False)[:, 0]
         mean = A.T @ b
         std = (fit.scale*variance + fit.private - A.square().sum(0)).clamp(min=0).sqrt()
     low, high = self._ends(mean, std, level)
@@ -769,7 +941,8 @@ def predict(
 @patch
 def _apart(self:Surrogate)->bool:
     "Whether the values tell noise from what is private to a candidate."
-    return len(self.data.distinct) < self.t or not all(v != v for v in self.data.noise)
+    exact = self.data.exact
+    return len(exact.distinct) < len(exact) or not all(v != v for v in exact.noise)
 
 @patch
 def words(
@@ -778,10 +951,15 @@ def words(
 )->list[str]:
     "What the model believes, in sentences, with a warning where one is due."
     if not self.t: return [f"Nothing was measured yet; all {len(self)} candidates look alike."]
-    f, score, q = self.facts, self.score(), len(self.data.distinct)
     many = lambda k, what: f"{k:,} {what}" + ("" if k == 1 else "s")
-    lines = [f"The model has learned from {many(self.t, 'value')} of {many(q, 'candidate')} "
-             f"out of {len(self):,}.",
+    exact, beyond = self.data.exact, len(self.data.bounds)
+    if not len(exact):
+        return [f"Only {many(beyond, 'bound')} {'is' if beyond == 1 else 'are'} known and no exact "
+                "value, so the unit of the values is unknown: the model waits for one."]
+    f, score, q = self.facts, self.score(), len(exact.distinct)
+    also = f" Of {many(beyond, 'more value')} it knows only a bound." if beyond else ""
+    lines = [f"The model has learned from {many(len(exact), 'value')} of {many(q, 'candidate')} "
+             f"out of {len(self):,}.{also}",
              f"It uses {f['prior']}, kept as {f['form']} ({f['why']}).",
              f"Values lie around {sign*f['shift']:.4g} and spread by {f['unit']:.4g}; the "
              f"kernel accounts for {f['explained']:.0%} of the variance. A candidate differs from "

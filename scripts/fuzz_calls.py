@@ -21,7 +21,7 @@ import torch
 from fuzz_files import (Broken, guarded, must, odd_text, pick, program, record, refused, where,
                         works, write_results)                        # the script beside this one
 
-from gnn_bandits.campaigns import Campaign, CampaignPolicy
+from gnn_bandits.campaigns import Campaign, CampaignPolicy, as_told
 from gnn_bandits.graphs import GraphDomain
 
 
@@ -159,7 +159,7 @@ class Lab:
     def check(self, c, label, deep=False):
         "A campaign says what the plain model says"
         m, none = self.model, lambda s: None if s != s else s
-        obs = c.observations
+        obs = as_told(c.observations)
         must(c.ids == m.ids, f"after {label}: ids {c.ids}, not {m.ids}")
         rows = [(r.event, r.id, r.value, none(r.noise), r.note) for r in obs.itertuples()]
         must(rows == m.told(), f"after {label}: observations {rows}, not {m.told()}",
@@ -198,7 +198,8 @@ def event(kind, arms=None, **facts):
 
 def telling(arms, values, noise=None, notes=None):
     n = len(arms)
-    return [event("tell", arms, values=list(map(float, values)), noise=noise or [None]*n,
+    values = [v if isinstance(v, str) else float(v) for v in values]      # a bound is a text
+    return [event("tell", arms, values=values, noise=noise or [None]*n,
                   notes=notes or [""]*n)]
 
 
@@ -289,7 +290,33 @@ def tell_one(lab, c):
              else telling([arm], [value]))
 
 
-BAD = [float("nan"), float("inf"), None, "3.5", True, 1j, 10**400, [], b"1", pd.NA,
+def tell_bounds(lab, c):
+    "Values beyond bounds, alone and among exact ones, in Python and by the program"
+    rng, arms = lab.rng, lab.some()
+    values = [f"{pick(rng, '<>')}{lab.value()!r}".removesuffix(".0") if rng.integers(2) or not k
+              else lab.value() for k in range(len(arms))]
+    ids, typed = lab.names(arms), [v.replace(">", " >= ") if isinstance(v, str) else v
+                                   for v in values]
+    plain = telling(arms, values)
+    texts = pd.DataFrame({"id": ids, "value": list(map(str, typed))})
+    table = lab.home/"bounds.csv"
+    texts.to_csv(table, index=False)
+    ways = {"lists": (lambda: c.tell(ids, typed), plain),
+            "dictionary": (lambda: c.tell(dict(zip(ids, typed))), plain),
+            "series": (lambda: c.tell(pd.Series(typed, index=ids, dtype=object)), plain),
+            "frame of texts": (lambda: c.tell(texts), plain),
+            "array of texts": (lambda: c.tell(ids, np.array(list(map(str, typed)))), plain),
+            "with noise": (lambda: c.tell(ids, typed, noise=0.1), None),
+            "file": (lambda: must(program("tell", lab.folder, table)[0] == 0, "not told"), plain),
+            "file with noise": (lambda: must(refused(program("tell", lab.folder, table, "--noise",
+                                                             "0.1"), "bounds with noise"),
+                                             "accepted"), [])}
+    name = pick(rng, list(ways))
+    lab.call(f"tell of bounds, {name}: {ids} {typed}", *ways[name])
+
+
+BAD = [float("nan"), float("inf"), None, "3.5", True, 1j, 10**400, [], b"1", pd.NA, ">", ">ten",
+       "> 1e999", "><3", "<nan", ">1,5",
        np.datetime64(0, "s")]
 
 
@@ -548,7 +575,8 @@ def outputs(lab, c):
         return lab.call(f"report({file.name})", lambda: c.report(file), [])
     lab.call(f"export({place.name})", lambda: c.export(place), [])
     table = pd.read_csv(place/"measurements.csv", dtype=str, keep_default_na=False)
-    must(table["value"].astype(float).tolist() == [row[2] for row in lab.model.told()],
+    values = [v if v[:1] in ("<", ">") else float(v) for v in table["value"]]
+    must(values == [row[2] for row in lab.model.told()],
          "export: other measurements")
 
 
@@ -615,9 +643,9 @@ def program_reads(lab, c):
 
 
 CALLS = dict(ask=(ask, 5), ask_and_tell=(ask_and_tell, 4), tell=(tell, 9), tell_one=(tell_one, 3),
-             tell_bad=(tell_bad, 5), tell_extreme=(tell_extreme, 2), fail=(fail, 2),
-             exclude=(exclude, 2), include=(include, 2), drop=(drop, 2), undo=(undo, 4),
-             policy=(policy, 2), goal=(goal, 1), add=(add, 3), reopen=(reopen, 2),
+             tell_bad=(tell_bad, 5), tell_bounds=(tell_bounds, 4), tell_extreme=(tell_extreme, 2),
+             fail=(fail, 2), exclude=(exclude, 2), include=(include, 2), drop=(drop, 2),
+             undo=(undo, 4), policy=(policy, 2), goal=(goal, 1), add=(add, 3), reopen=(reopen, 2),
              second=(second, 2), copy_folder=(copy_folder, 1), twin=(twin, 1), threads=(threads, 1),
              two_undo=(two_undo, 1), overwrite=(overwrite, 2), outputs=(outputs, 1),
              links=(links, 1), command=(command, 3), program_reads=(program_reads, 1))
