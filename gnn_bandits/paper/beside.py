@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..core import templates
-from .ledger import verdict_badge
+from .ledger import show_number, verdict_badge
 
 # %% ../../nbs/50_beside.ipynb #b50a0009
 WORDS = {"gnnus": "GNN-PE", "nnus": "NN-PE", "gnnucb": "GNN-UCB", "nnucb": "NN-UCB"}
@@ -69,21 +69,27 @@ def beside_page(
     errata:pd.DataFrame, # The errata, with quotation and line
 )->str: # Markdown with boxes in HTML
     "The paper's sections in order, each with its claims, errata and slips."
-    blank = dict(quotation=float("nan"), line=float("nan"), verdict="", kind="")
+    nan = float("nan")
+    blank = dict(quotation="", verdict="", kind="", reason="", statistic="", line=nan,
+                 estimate=nan, low=nan, high=nan)
     found = {number: [] for number in sections["number"]}
     for table, page, anchor, more in ((claims, "claims", "claim", "evidence"),
                                       (errata, "errata", "erratum", "more")):
-        for one in (blank | row for row in table.to_dict("records")):
+        for row in table.to_dict("records"):
+            one = blank | {name: value for name, value in row.items() if value == value}
             number = section_of(sections, one["line"], one["where"])
             name = re.sub(r"^\d+_", "", Path(one[more]).stem).replace("_", " ")
             is_page = one[more].endswith(".ipynb")
             one["derived"] = (f"Derived in [{name}]({one[more]})" if is_page
                               else f"Read in {one[more]}")
             one |= dict(address=f"{page}.html#{anchor}-{one['key']}",
-                        link=f"`{one['key']}` in the {'ledger' if page == 'claims' else page}",
-                        badge=verdict_badge(one["verdict"]) if one["verdict"] else "")
-            if pd.isna(one["quotation"]): one["quotation"] = ""
-            else: one["quotation"], one["line"] = readable(one["quotation"]), int(one["line"])
+                        page="ledger" if page == "claims" else page)
+            if one["verdict"]:
+                value, *ends = (show_number(one[name]) for name in ("estimate", "low", "high"))
+                interval = f" [{', '.join(ends)}]" if ends[0] != ends[1] else ""
+                one |= dict(badge=verdict_badge(one["verdict"]), number=value + interval)
+            if one["quotation"]:
+                one["quotation"], one["line"] = readable(one["quotation"]), int(one["line"])
             found[number].append(one)
     parts = []
     for part in sections.to_dict("records"):
