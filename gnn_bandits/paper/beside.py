@@ -94,8 +94,8 @@ def beside_page(
     parts = []
     for part in sections.to_dict("records"):
         here = sorted(found[part["number"]], key=lambda o: (o["line"] != o["line"], o["line"]))
-        slips = [one for one in here if one["kind"] == "slip"]
+        slips, entries = ([one for one in here if (one["kind"] == "slip") == small]
+                          for small in (True, False))
         anchor = "beside-" + re.sub(r"\W+", "-", part["number"]).lower()
-        parts.append(part | dict(anchor=anchor, slips=slips,
-                                 entries=[one for one in here if one not in slips]))
+        parts.append(part | dict(anchor=anchor, slips=slips, entries=entries))
     return templates().get_template("beside.md.jinja").render(parts=parts)
