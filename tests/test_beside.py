@@ -45,6 +45,11 @@ def test_entries_follow_the_lines_of_the_paper(tables):
     assert len(beside_page(sections, bare, errata)) > 10_000
 
 
+def test_first_and_last_line_belong_to_a_section(tables):
+    for one in tables[0].itertuples():
+        assert [section_of(tables[0], n) for n in (one.first, one.last)] == [one.number]*2
+
+
 def test_a_place_that_does_not_exist_is_refused(tables):
     for line in (1, 570, 2000):
         with pytest.raises(ValueError, match="within one section"): section_of(tables[0], line)
