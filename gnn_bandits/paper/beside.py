@@ -43,7 +43,10 @@ def readable(
     for name, word in WORDS.items(): text = re.sub(rf"\\{name}\b(?:\\xspace)? ?", word + " ", text)
     formula = "$" not in text and re.search(r"[\\_^=]", text)
     text = re.sub(r"\\([A-Za-z]+)", lambda m: MACROS.get(m[1], m[0]), text).replace("~", " ")
-    return f"${text.strip()}$" if formula else text.strip()
+    if not formula: return text.strip()
+    sizes = [re.findall(rf"\\{side}(?![A-Za-z])", text) for side in ("left", "right")]
+    if len(sizes[0]) != len(sizes[1]): text = re.sub(r"\\(?:left|right)(?![A-Za-z])", "", text)
+    return f"${text.replace('&', '').strip()}$"             # no alignment, no half brackets
 
 # %% ../../nbs/50_beside.ipynb #b50a0013
 def section_of(
