@@ -7,7 +7,8 @@ samples), `nn-may-fail` (existential), `density-gnn-ucb` (censored times, by log
 pull by pull) and `out-of-the-box` (a threshold, on the tuning runs). Nothing of gnn_bandits is
 imported. The rules are those of nbs/44_ledger.ipynb, written down a second time. The script prints
 both verdicts and leaves with 1 if one of them, in any panel, is not that of claims.csv and
-claims_panels.csv.
+claims_panels.csv. Two errata are recomputed as well, and compared with errata.csv if the folder
+has it.
 """
 import argparse
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import interpolate, special, stats
 
 REGRETS = {"regret": "cumulative regret", "inference_regret": "inference regret",
            "best_observed_regret": "best-observed regret", "found_at": "steps to the optimum"}
@@ -193,9 +194,58 @@ def main(results):
     return wrong
 
 
+def recomputed_errata(results):
+    """Recompute two errata by numpy and scipy alone, and return the number of disagreements.
+
+    `not-nested`: rates at which the weights of one node's harmonics fall, N = 2, d = 3. Both come
+    from Gauss-Legendre sums with numpy's Legendre polynomials; the average over the second node
+    is done in closed form, by the antiderivative of the kernel. `ridge-above-two`: functions
+    k(., G)/sqrt(k(G, G)) that lie outside the printed set before the first pull, for a graph
+    kernel that is computed from random graphs, with the printed formulas.
+    """
+    def kernel(u):
+        "The tangent kernel of two hidden layers, divided by its value at 1"
+        u = np.clip(u, -1, 1)
+        relu = lambda c: (c*(np.pi - np.arccos(c)) + np.sqrt(1 - c*c))/np.pi
+        step = lambda c: (np.pi - np.arccos(c))/np.pi
+        one = np.clip(relu(u), -1, 1)
+        return ((u*step(u) + one)*step(one) + relu(one))/3
+
+    table = pd.read_csv(results/"errata.csv").set_index("key")["decides"]
+    x, w = np.polynomial.legendre.leggauss(800)
+    u, w = np.cos(np.pi*(x + 1)/2), w*np.sin(np.pi*(x + 1)/2)*np.pi/4
+    fine = np.cos(np.linspace(0, np.pi, 100_001))[::-1]            # cosines, dense at both ends
+    area = interpolate.CubicSpline(fine, kernel(fine)).antiderivative()
+    mean = area((u + 1)/2) - area((u - 1)/2)                        # over a uniform second cosine
+    even, slopes = np.arange(10, 41, 2), []
+    for values in (mean, kernel(u)):
+        weights = [w*values @ special.eval_legendre(r, u) for r in even]
+        slopes.append(stats.linregress(np.log(even), np.log(weights)).slope)
+    said = f"$r^{{{slopes[0]:.1f}}}$ (rival) and $r^{{{slopes[1]:.1f}}}$"
+    wrong = said not in table["not-nested"]
+    print(f"not-nested: weights fall like {said}; the table has: {table['not-nested']}")
+
+    rng, own = np.random.default_rng(0), []
+    for _ in range(60):                                             # fresh graphs of five nodes
+        edges = np.triu(rng.random((5, 5)) < 0.2, 1)
+        h = (edges + edges.T + np.eye(5)) @ rng.standard_normal((5, 10))
+        h /= np.linalg.norm(h, axis=1, keepdims=True)
+        own.append(kernel(h @ h.T).mean())                          # k(G, G)
+    own, missed = np.array(own), []
+    for lam in (1.44, 6.7):
+        multiplier = np.sqrt(2) + 0.01/np.sqrt(lam)*np.sqrt(2*np.log(2*60/0.1))
+        missed.append(int((np.sqrt(own) > multiplier*np.sqrt(own/lam)).sum()))
+    words = (f"misses {missed[0]} of 60", f"and {missed[1]} at")
+    wrong += not all(part in table["ridge-above-two"] for part in words)
+    print(f"ridge-above-two: {' '.join(words)} 6.7; the table has: {table['ridge-above-two']}")
+    return wrong
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--results", type=Path,
                         default=Path(__file__).parents[1]/"nbs/results")
     given = parser.parse_args()
-    if wrong := main(given.results): sys.exit(f"{wrong} disagreements")
+    wrong = main(given.results)
+    if (given.results/"errata.csv").exists(): wrong += recomputed_errata(given.results)
+    if wrong: sys.exit(f"{wrong} disagreements")

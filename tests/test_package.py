@@ -58,7 +58,7 @@ def imported():
 
 @pytest.mark.parametrize("name", MODULES)
 def test_imports_are_light(imported, name):
-    tables = ("paper.ledger", "paper.claims", "reports")
+    tables = ("paper.ledger", "paper.beside", "paper.claims", "reports")
     heavy = HEAVY - {"pandas"} if name in tables else HEAVY     # they are all tables
     assert not heavy & set(imported[name]), name
 

@@ -58,7 +58,7 @@ ROOMS = {"library": ["core", "graphs", "ntk", "gntk", "networks", "spectrum", "f
                      "bandits", "watch", "journal", "intake", "campaigns", "reports", "bridges"],
          "paper": ["paper.datasets", "paper.algorithms", "paper.experiments", "paper.store",
                    "paper.sweep", "paper.studies", "paper.population", "paper.figures",
-                   "paper.released", "paper.ledger", "paper.claims"],
+                   "paper.released", "paper.ledger", "paper.beside", "paper.claims"],
          "program": ["cli"],
          "project": ["project.bench", "project.site",
                      "project.api"]} # Imports point to rooms before
