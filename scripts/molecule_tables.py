@@ -905,6 +905,8 @@ TABLES = {
     "splits": Table(splits, ("set", "split", "model"), split_keys, digits=6),
     "molecules_qm9": Table(molecules_qm9, KEY_QM9, qm9_keys, digits=6,
                            clock=("seconds", "memory", "setup"), alone=True),
+    "molpal": Table(molpal, ("seed", "method"), lambda: [*product(range(5), MOLPAL)], digits=6,
+                    clock=("seconds",)),
     "baybe": Table(baybe, KEY_BAYBE, baybe_keys, lambda k: k[1:], 6, ("setup", "first", "ask")),
     "molecules_memory": Table(molecules_memory, ("size", "recipe"), lambda: sorted(product(
         [1000], ["WL ucb", "fragments ucb", "gntk only ucb", "random forest", *USUAL])) + [
