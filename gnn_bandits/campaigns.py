@@ -82,6 +82,9 @@ def choose(
     with one_thread():
         ahead = belief.fantasy(pending) if pending else belief.copy()
         look = belief if kind.random else ahead
+        if kind.batch:
+            scores = kind.score(ahead, beta, measured, free, rng)
+            return [int(a) for a in best_first(scores) if free[a]][:n]
         while len(picks) < n and free.any():
             race = plausible(look.mean, beta*look.std, pool) if kind.races else pool
             picks.append(first_best(kind.score(look, beta, measured, race, rng), free))
@@ -411,7 +414,7 @@ def create(
     domain:GraphDomain, # The candidates
     maximize:bool=True, # Whether large values are wanted; False: small ones
     noise_std:float|None=None, # Standard deviation of a measurement, if it is known
-    policy:str="ucb", # Or "ei", "ts", "pe", "random"; or a `CampaignPolicy`
+    policy:str="ucb", # Or "ei", "ts", "pe", "po", "random"; or a `CampaignPolicy`
     ids:Sequence|None=None, # A name for each candidate; their numbers if not given
     seed:int=0, # Of everything that is random
     table:"pd.DataFrame | None"=None, # Columns to keep beside the candidates, one row for each
