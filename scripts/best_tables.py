@@ -100,10 +100,14 @@ def first_plates(keys, o):
 KEY_PLATE = "half", "target", "seed", "start"
 
 
+CHOSEN = "k-center" # The smallest mean_gap on the sets of the choice, mean over these; then reported
+
+
 def plate_keys():
-    "All starts on the sets of the choice and of the report."
+    "All starts on the sets of the choice; the chosen one and random on those of the report."
+    kinds = {"choice": tuple(STARTS), "report": ("random", CHOSEN)}
     return [(half, t, s, start) for half in HALVES for t in HALVES[half] for s in SEEDS[half]
-            for start in STARTS]
+            for start in kinds[half]]
 
 
 TABLES = {"first_plates": Table(first_plates, KEY_PLATE, plate_keys, lambda k: k[:3], 6)}
