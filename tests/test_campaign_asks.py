@@ -10,7 +10,7 @@ import torch
 from gnn_bandits import cli
 from gnn_bandits.kernels import GNTK
 from gnn_bandits.priors import Prior
-from gnn_bandits.campaigns import SPAN, Arm, Campaign, CampaignPolicy, propose
+from gnn_bandits.campaigns import PLATES, SPAN, Arm, Campaign, CampaignPolicy, propose
 from gnn_bandits.core import plain
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.surrogate import Surrogate
@@ -273,10 +273,10 @@ def test_large_numbers_of_an_earlier_version_that_the_model_can_use_still_work(c
 
 # a batch that straddles the start
 
-@pytest.mark.parametrize("policy", ["ucb", "ei", "ts", "pe", "random"])
+@pytest.mark.parametrize("policy", ["ucb", "ei", "ts", "pe", "po", "random"])
 @pytest.mark.parametrize("told", [False, True])
 @pytest.mark.parametrize("batches", [(8, 8), (16,), (10, 6), (3, 9, 4)])
-def test_as_many_candidates_at_random_as_announced(pool, tmp_path, policy, told, batches):
+def test_as_many_candidates_in_the_plate_as_announced(pool, tmp_path, policy, told, batches):
     c = Campaign.create(tmp_path/"c", pool, policy=CampaignPolicy(policy, starts=10))
     asked = []
     for n in batches:
@@ -284,7 +284,8 @@ def test_as_many_candidates_at_random_as_announced(pool, tmp_path, policy, told,
         if told: c.tell(asked[-n:], np.sin(asked[-n:]))
     assert len(set(asked)) == 16
     why = [w["why"] for e in c._events if e.kind == "ask" for w in e.data["why"]]
-    assert [w == "at random, as a start" for w in why] == [True]*10 + [False]*6
+    start = PLATES["random" if policy == "random" else "diverse"]
+    assert [w == start for w in why] == [True]*10 + [False]*6
     assert all(w.startswith("at random" if policy == "random" else policy) for w in why[10:])
     if told and len(batches) > 1: assert why[-1] in (policy, "at random")
 
