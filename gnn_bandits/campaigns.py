@@ -1376,8 +1376,8 @@ def contenders(
     show = [f"{self.ids[a]} ({p[a]:.2f}{', measured' if a in seen else ''})" for a in arms[:5]]
     which = (f"is {show[0]}" if len(arms) == 1 else
              f"is among these {len(arms)} with probability {total:.2f}: {', '.join(show)}"
-             if len(arms) == len(show) else f"is among {len(arms):,} of {int((p > 0).sum()):,} with "
-             f"probability {total:.2f}; most probable are {', '.join(show[:3])}")
+             if len(arms) == len(show) else f"is among {len(arms):,} of {int((p > 0).sum()):,} "
+             f"with probability {total:.2f}; most probable are {', '.join(show[:3])}")
     said = (f"If the model is right, the best candidate {which}. It was measured already with "
             f"probability {held:.2f}.")
     return dict(arms=arms, p_best=p[arms].tolist(), probability=total, measured=held, sentence=said)
@@ -1535,8 +1535,8 @@ def report(
 # %% ../nbs/19_inside_a_campaign.ipynb #ff49037c
 GUARDED = ("ask", "tell", "suggest", "fail", "drop", "exclude", "include", "set_policy", "add",
            "goal", "predict", "observations", "pending", "events", "to_dataframe", "best",
-           "best_measured", "model", "certificate", "contenders", "surrogate", "_priors_of", "export", "report",
-           "__repr__") # Methods and properties of a campaign that have it for themselves
+           "best_measured", "model", "certificate", "contenders", "surrogate", "_priors_of",
+           "export", "report", "__repr__") # What has a campaign for itself
 
 def one_at_a_time(
     method:Callable, # Of a campaign

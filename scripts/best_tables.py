@@ -22,7 +22,7 @@ HALVES = {"choice": ("qm9 gap", "qm9 dipole", "qm9 U0", "qm9 polarisability", "e
           "report": ("chemml polarisability", "chemml density", "chemml refractive_index",
                      "freesolv hydration", "lipophilicity logD")}
 SEEDS = {"choice": range(6000, 6010), "report": range(9000, 9010)} # Of the pools
-AFTER, PLATE_BUDGET, PLATE = (10, 15, 20, 30, 50), 50, 10 # The score is the mean gap after the plate
+AFTER, PLATE_BUDGET, PLATE = (10, 15, 20, 30, 50), 50, 10 # The mean gap after the plate counts
 
 
 def picked(C, k, lam, score):
@@ -104,7 +104,7 @@ def first_plates(keys, o):
 KEY_PLATE = "half", "target", "seed", "start"
 
 
-CHOSEN = "k-center" # The smallest mean_gap on the sets of the choice, mean over these; then reported
+CHOSEN = "k-center" # The smallest mean_gap on the sets of the choice, mean over targets
 
 
 def plate_keys():
@@ -181,7 +181,8 @@ KEY_BEST = "target", "seed", "t"
 
 def best_keys():
     "All properties of all sets, a few pools of each."
-    return list(product((*HALVES["choice"], *HALVES["report"]), range(9000, 9005), (10, 20, 40, 80)))
+    targets = *HALVES["choice"], *HALVES["report"]
+    return list(product(targets, range(9000, 9005), (10, 20, 40, 80)))
 
 
 TABLES = {"first_plates": Table(first_plates, KEY_PLATE, plate_keys, lambda k: k[:3], 6),
