@@ -1374,10 +1374,11 @@ def contenders(
     arms = order[:1 + int((p[order].cumsum() < level).sum())].tolist()
     held, total = float(p[list(seen)].sum()), float(p[arms].sum())
     show = [f"{self.ids[a]} ({p[a]:.2f}{', measured' if a in seen else ''})" for a in arms[:5]]
-    which = (f"is {show[0]}" if len(arms) == 1 else
-             f"is among these {len(arms)} with probability {total:.2f}: {', '.join(show)}"
-             if len(arms) == len(show) else f"is among {len(arms):,} of {int((p > 0).sum()):,} "
-             f"with probability {total:.2f}; most probable are {', '.join(show[:3])}")
+    if len(arms) == 1: which = f"is {self.ids[arms[0]]} with probability {total:.2f}"
+    elif len(arms) <= 5:
+        which = f"is among these {len(arms)} with probability {total:.2f}: {', '.join(show)}"
+    else: which = (f"is among {len(arms):,} of {int((p > 0).sum()):,} with probability "
+                   f"{total:.2f}; most probable are {', '.join(show[:3])}")
     said = (f"If the model is right, the best candidate {which}. It was measured already with "
             f"probability {held:.2f}.")
     return dict(arms=arms, p_best=p[arms].tolist(), probability=total, measured=held, sentence=said)

@@ -690,7 +690,7 @@ def progress_part(
     if campaign.observations.empty: return None
     found = progress(campaign)
     last, show = found.iloc[-1], formatter([*found["value"], *found["random"]])
-    words = "The solid line should leave the dashed one behind after the random start."
+    words = "The solid line should leave the dashed one behind after the first plate."
     return dict(best=show(last["best"]), random=show(last["random"]),
                 chart=chart(plot_progress, campaign, words))
 
