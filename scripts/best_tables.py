@@ -116,7 +116,7 @@ def plate_keys():
 
 # How probably each candidate is the best
 
-EXACT = 4 # Times as many joint draws of the whole pool, to compare with
+EXACT = 2 # Times as many joint draws of the whole pool, to compare with
 
 
 def independent(mean, std, grid=4000):
@@ -182,7 +182,7 @@ KEY_BEST = "target", "seed", "t"
 def best_keys():
     "All properties of all sets, a few pools of each."
     targets = *HALVES["choice"], *HALVES["report"]
-    return list(product(targets, range(9000, 9005), (10, 20, 40, 80)))
+    return list(product(targets, range(9000, 9003), (10, 20, 40, 80)))
 
 
 TABLES = {"first_plates": Table(first_plates, KEY_PLATE, plate_keys, lambda k: k[:3], 6),
