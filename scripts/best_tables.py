@@ -1,18 +1,14 @@
-"""How sure we are of the best, and how to begin; tables.py makes the tables.
+"""How to begin a campaign: first plates; tables.py makes the table.
 
 Sets of molecules come as in molecule_tables.py. First plates are chosen on some sets and reported
 on others; which is which stands in `HALVES`, and was fixed before any of them was played.
 """
-from itertools import product
-
 import numpy as np
 import torch
 from molecule_tables import SIZES, all_qm9, drawn_pool, other_set     # the script beside this one
-from scipy.special import log_ndtr
 from tables import Table
 
 from gnn_bandits.campaigns import CampaignPolicy, propose
-from gnn_bandits.policies import DRAWS, lite, wins
 from gnn_bandits.surrogate import Surrogate, candidate_priors
 
 # First plates
@@ -114,76 +110,4 @@ def plate_keys():
             for start in kinds[half]]
 
 
-# How probably each candidate is the best
-
-EXACT = 2 # Times as many joint draws of the whole pool, to compare with
-
-
-def independent(mean, std, grid=4000):
-    "The exact probabilities if candidates were independent, which A-LITE approximates."
-    f = np.linspace((mean - 8*std).max(), (mean + 8*std).max(), grid)
-    below = np.concatenate([log_ndtr((c[:, None] - mean)/std) for c in np.array_split(f, 40)])
-    rest, own = np.exp(below.sum(1, keepdims=True) - below), np.exp(below)
-    p = (np.diff(own, axis=0)*(rest[1:] + rest[:-1])/2).sum(0) + 1 - own[-1]
-    return p/p.sum()
-
-
-def half_sum(p, q): return float(np.abs(np.asarray(p) - np.asarray(q)).sum()/2)
-
-
-def few(p, level=0.9):
-    "The fewest candidates that hold the best one with a probability."
-    order = np.argsort(-p, kind="stable")
-    return order[:1 + int((p[order].cumsum() < level).sum())]
-
-
-def compared(model, values, rng):
-    "Distances of several estimates to joint draws of the whole pool, and whether they are right."
-    latent, fit = model.latent, model.fit
-    own = torch.full_like(latent.mean, fit.private/fit.scale).index_fill(0, latent.arms, 0.)
-    C, var = latent.covariance(), latent.std.square() + own
-    C.diagonal().copy_(var)
-    counts = [wins(latent.mean, C, rng).numpy()/DRAWS for _ in range(2*EXACT)]
-    one, two = np.mean(counts[:EXACT], 0), np.mean(counts[EXACT:], 0)
-    exact, ours = (one + two)/2, model.p_best(rng=rng).numpy()
-    near, best = few(ours), int(values.argmax())
-    fast = lite(latent.mean, var.sqrt()).exp().numpy()
-    return dict(chance=half_sum(one, two), lite=half_sum(fast, exact), ours=half_sum(ours, exact),
-                independent=half_sum(independent(latent.mean.numpy(), var.sqrt().numpy()), exact),
-                lite_size=len(few(fast)), exact_size=len(few(exact)), size=len(near),
-                inside=best in near, p_of_best=ours[best],
-                measured=ours[latent.arms].sum(), best_measured=best in latent.arms.tolist())
-
-
-def p_best(keys, o):
-    """How probably each candidate is the best, by several estimates, in campaigns of 80.
-
-    Distances are total variation distances to joint draws of the whole pool: F-LITE (lite), the
-    exact probabilities of independent candidates (independent), and what campaigns use (ours);
-    chance is that of two halves of the draws. size is the number of candidates that hold 90 per
-    cent, inside says whether the true best one is among them, measured is the probability that the
-    best was measured already and best_measured whether it was."""
-    target, seed = keys[0][:2]
-    pool, label = set_pool(target, seed, o)
-    values, rng = pool.values[label].to_numpy(float), np.random.default_rng([seed, 9])
-    model, state = Surrogate(candidate_priors(pool.domain)), np.full(len(pool), "available", "<U9")
-    for key in keys:
-        while model.t < key[2]:
-            new = propose(model, CampaignPolicy(), 5, state, rng)[0]
-            told = values[new] + 0.1*values.std()*rng.standard_normal(len(new))
-            model.learn(new, told.tolist())
-            state[new] = "measured"
-        yield dict(zip(KEY_BEST, key)) | compared(model, values, rng)
-
-
-KEY_BEST = "target", "seed", "t"
-
-
-def best_keys():
-    "All properties of all sets, a few pools of each."
-    targets = *HALVES["choice"], *HALVES["report"]
-    return list(product(targets, range(9000, 9003), (10, 20, 40, 80)))
-
-
-TABLES = {"first_plates": Table(first_plates, KEY_PLATE, plate_keys, lambda k: k[:3], 6),
-          "p_best": Table(p_best, KEY_BEST, best_keys, lambda k: k[:2], 6)}
+TABLES = {"first_plates": Table(first_plates, KEY_PLATE, plate_keys, lambda k: k[:3], 6)}
