@@ -1,11 +1,13 @@
-"""Recompute three verdicts of the ledger from the raw tables, with pandas and scipy only.
+"""Recompute five verdicts of the ledger from the raw tables, with pandas and scipy only.
 
 Usage: python scripts/check_verdicts.py [--results FOLDER]     (default: nbs/results)
 
 The claims are `gnn-beats-nn` (universal, paired), `density-gap` (a difference of two independent
-samples) and `nn-may-fail` (existential). Nothing of gnn_bandits is imported. The rules are those
-of nbs/44_ledger.ipynb, written down a second time. The script prints both verdicts and leaves
-with 1 if one of them, in any panel, is not that of claims.csv and claims_panels.csv.
+samples), `nn-may-fail` (existential), `density-gnn-ucb` (censored times, by log-rank scores summed
+pull by pull) and `out-of-the-box` (a threshold, on the tuning runs). Nothing of gnn_bandits is
+imported. The rules are those of nbs/44_ledger.ipynb, written down a second time. The script prints
+both verdicts and leaves with 1 if one of them, in any panel, is not that of claims.csv and
+claims_panels.csv.
 """
 import argparse
 import sys
@@ -34,34 +36,39 @@ def means(table, column, clustered):
     return table.groupby("reward")[column].mean()
 
 
-def one_verdict(p, low, high, margin):
-    "Of one comparison that claims a mean below zero; p is adjusted"
-    return "holds" if p <= ALPHA else "contradicted" if low >= -margin else "inconclusive"
+def one_verdict(p, low, margin, gross, order):
+    "Of one comparison; p is adjusted. An order is contradicted by its opposite only"
+    if p <= ALPHA: return "holds"
+    if low > (0 if order else gross): return "contradicted"
+    return "depends" if not order and low > margin else "inconclusive"
 
 
-def judge(samples, margin, existential):
-    "Samples: for each comparison a list of one or two independent arrays, in units of the rival"
-    k, found = len(samples), []
+def judge(samples, existential=False, margin=MARGIN, gross=1., order=True):
+    """Samples: for each comparison a list of one or two independent arrays, in units of the rival.
+    `order`: a mean below zero is claimed; otherwise one below the margin"""
+    k, found, zero = len(samples), [], 0. if order else margin
     for parts in samples:
         if len(parts) == 1:
-            test = stats.ttest_1samp(parts[0], 0, alternative="less")
+            test = stats.ttest_1samp(parts[0], zero, alternative="less")
             center, df = parts[0].mean(), len(parts[0]) - 1
             error = parts[0].std(ddof=1)/len(parts[0])**0.5
         else:
             test = stats.ttest_ind(*parts, equal_var=False, alternative="less")
             center, df = parts[0].mean() - parts[1].mean(), test.df
             error = np.sqrt(sum(v.var(ddof=1)/len(v) for v in parts))
-        p = test.pvalue if error > 0 else float(center >= 0)
+        p = test.pvalue if error > 0 else float(center >= zero)
         reach = stats.t.ppf(1 - ALPHA/k/2, df)*error if error > 0 else 0.
-        found.append((p, center - reach, center + reach))
-    order, worst, adjusted = sorted(range(k), key=lambda i: found[i][0]), 0., {}
-    for rank, i in enumerate(order):                                      # Holm's rule
+        found.append((p, center - reach))
+    ranked, worst, adjusted = sorted(range(k), key=lambda i: found[i][0]), 0., {}
+    for rank, i in enumerate(ranked):                                     # Holm's rule
         worst = max(worst, min(1., (k - rank)*found[i][0]))
         adjusted[i] = worst
-    said = [one_verdict(adjusted[i], *found[i][1:], margin) for i in range(k)]
+    said = [one_verdict(adjusted[i], found[i][1], margin, gross, order) for i in range(k)]
     some, every = (any, all) if existential else (all, any)
     if some(v == "holds" for v in said): return "holds", k
-    return ("contradicted" if every(v == "contradicted" for v in said) else "inconclusive"), k
+    for words in (("contradicted",), ("contradicted", "depends")):
+        if every(v in words for v in said): return words[-1], k
+    return "inconclusive", k
 
 
 def gnn_beats_nn(table, measure, clustered):
@@ -70,7 +77,7 @@ def gnn_beats_nn(table, measure, clustered):
         gnn, nn = (means(rows(table, f"{net}-{policy}", N, p), measure, clustered)
                    for net in ("GNN", "NN"))
         samples.append([((gnn - nn).dropna()/nn.mean()).to_numpy()])
-    return judge(samples, MARGIN, False)
+    return judge(samples)
 
 
 def density_gap(table, measure, clustered):
@@ -80,7 +87,7 @@ def density_gap(table, measure, clustered):
                    for net in ("GNN", "NN"))
         advantage[p] = (nn - gnn).dropna()
         if p == 0.05: scale = nn.mean()
-    return judge([[(advantage[p]/scale).to_numpy() for p in (0.95, 0.05)]], MARGIN, False)
+    return judge([[(advantage[p]/scale).to_numpy() for p in (0.95, 0.05)]])
 
 
 def nn_may_fail(table, measure, clustered):
@@ -91,16 +98,55 @@ def nn_may_fail(table, measure, clustered):
         if here.empty: continue
         lost = means(here.assign(lost=(here.found_at > here["T"]).astype(float)), "lost", clustered)
         samples.append([(MARGIN - lost).to_numpy()])
-    return judge(samples, 0., True)
+    return judge(samples, existential=True)
+
+
+def density_gnn_ucb(table, measure, clustered):
+    groups = [rows(table, "GNN-UCB", 20, p) for p in (0.05, 0.95)]
+    T, steps = int(groups[0]["T"].iloc[0]), [g.found_at.to_numpy() for g in groups]
+    scores, variance = [(v <= T).astype(float) for v in steps], 0.
+    for t in range(1, T + 1):                              # events, and what one rate would expect
+        at_risk = [int((v >= t).sum()) for v in steps]
+        d, n = sum(int((v == t).sum()) for v in steps), sum(at_risk)
+        if not d: continue
+        for score, v in zip(scores, steps): score[v >= t] -= d/n
+        if n > 1: variance += at_risk[0]*at_risk[1]*d*(n - d)/(n**2*(n - 1))
+    factor = len(steps[0])*len(steps[1])/(len(steps[0]) + len(steps[1]))/variance
+    parts = [means(g.assign(score=-factor*score), "score", clustered).to_numpy()
+             for g, score in zip(groups, scores)]
+    return judge([parts])
+
+
+SELECTED = {"GNN-PE": (0.01, 2.), "GNN-UCB": (1e-5, 3.), "NN-PE": (1., 0.3), "NN-UCB": (1e-5, 2.)}
+
+
+def out_of_the_box(table, measure, clustered):
+    samples, table = [], table[(table.d == 10) & (table.random_pulls == 40)]
+    for algorithm, pair in SELECTED.items():
+        here, cost, best = table[table.algorithm == algorithm], [], []
+        for run in here.run.unique():
+            others = here[here.run != run].groupby(["lam", "beta"])[measure].mean()
+            own = here[here.run == run].set_index(["lam", "beta"])
+            first = others[others <= others.min()*(1 + 1e-12)].index[0]
+            values = [own.loc[[k]].sort_values(["N", "p"])[measure].to_numpy()
+                      for k in (pair, first)]
+            cost.append(values[0] - values[1]), best.append(values[1])
+        samples.append([np.concatenate(cost)/np.concatenate(best).mean()])
+    return judge(samples, order=False)
 
 
 CLAIMS = {"gnn-beats-nn": (gnn_beats_nn, list(REGRETS)[:3]),
           "density-gap": (density_gap, list(REGRETS)[:3]),
-          "nn-may-fail": (nn_may_fail, ["found_at"])}
+          "nn-may-fail": (nn_may_fail, ["found_at"]),
+          "density-gnn-ucb": (density_gnn_ucb, ["found_at"]),
+          "out-of-the-box": (out_of_the_box, [list(REGRETS)[i] for i in (2, 0, 1)])}
 
 
 def all_panels(results, claim, measures):
     "Protocol, regret -> verdict and number of comparisons"
+    if claim is out_of_the_box:
+        tuning = pd.read_csv(results/"tuning.csv.gz")
+        return {("population", REGRETS[m]): claim(tuning, m, False) for m in measures}
     population = pd.read_csv(results/"population.csv.gz")
     paper, found = pd.read_csv(results/"paper.csv.gz"), {}
     for measure in measures:
@@ -114,10 +160,12 @@ def all_panels(results, claim, measures):
 
 def join(found, measures):
     "The verdict of all panels"
-    primary = [found["population", REGRETS[measures[0]]][0],
-               found["many rewards", REGRETS[measures[-1]]][0]]
+    primary = [found[panel][0] for panel in (("population", REGRETS[measures[0]]),
+                                             ("many rewards", REGRETS[measures[-1]]))
+               if panel in found]
     against = any(said == "contradicted" for said, _ in found.values())
-    if primary == ["holds", "holds"] and not against: return "holds"
+    if set(primary) == {"holds"} and not against: return "holds"
+    if "depends" in primary or {"holds", "contradicted"} <= set(primary): return "depends"
     if "holds" in primary: return "holds with a correction"
     return "contradicted" if "contradicted" in primary else "inconclusive"
 
@@ -137,11 +185,11 @@ def main(results):
             row = panels.loc[(key, *panel)]
             agree = said == row.verdict and k == row.comparisons
             wrong += not agree
-            print(f"{key:13} {panel[0]:13} {panel[1]:21} {said:13} of {k:2} comparisons: "
+            print(f"{key:15} {panel[0]:13} {panel[1]:21} {said:13} of {k:2} comparisons: "
                   f"{'as in the ledger' if agree else f'the ledger has {row.verdict}'}")
         said, kept = join(found, measures), ledger.loc[key, "verdict"]
         wrong += said != kept
-        print(f"{key:13} in all: {said}; the ledger has: {kept}")
+        print(f"{key:15} in all: {said}; the ledger has: {kept}")
     return wrong
 
 

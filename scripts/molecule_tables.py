@@ -5,20 +5,23 @@ have starts of their own, the same among them. Seeds from 9000 are for the test,
 were for choosing settings. The extras `molecules` and `qm9` are needed, by the rivals `sklearn` and
 `botorch`; other sets of molecules are looked for in --folder or in the installed packages.
 """
-import json, multiprocessing, resource, time
+import json, multiprocessing, resource, subprocess, sys, tempfile, time
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from itertools import product
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 from scipy import sparse
+from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 from tables import Table                                 # the script beside this one
 
-from gnn_bandits.campaigns import CampaignPolicy, propose, virtual
+from gnn_bandits.campaigns import Campaign, CampaignPolicy, propose, virtual
 from gnn_bandits.core import optional
 from gnn_bandits.kernels import Counts, Overlap
 from gnn_bandits.molecules import (ATOM_FEATURES, BONDS, ELEMENTS, load_molecules, qm9, qm9_files,
@@ -632,6 +635,189 @@ def qm9_keys():
                      for s in seeds[:k])])
 
 
+# MolPAL's protocol: the best hundred of a library by docking score, from six per cent of it
+
+TOP, SHARE, ROUNDS = 100, 0.01, 5 # How many are looked for; part of the library a batch; batches
+
+
+class Library(NamedTuple):
+    "Molecules to dock, in the order of their file; a score that is missing is not a number."
+    domain:object
+    smiles:list
+    scores:np.ndarray
+    top:list # The best hundred; of equal scores the first in the file of scores
+
+
+@cache
+def enamine(folder):
+    "The molecules of a library, each once, and their scores, from a folder with two files."
+    files = [Path(folder or ".")/f"{name}.csv.gz" for name in ("library", "scores")]
+    if folder is None or not all(f.exists() for f in files):
+        sys.exit("expected --folder to have library.csv.gz (smiles) and scores.csv.gz (smiles, "
+                 f"score) of MolPAL's Enamine 10k, got {folder}")
+    library, scores = (pd.read_csv(f).drop_duplicates("smiles").set_index("smiles") for f in files)
+    read = read_smiles(library.index.tolist(), invalid="skip")
+    smiles = library.index[read.rows]
+    best = scores["score"].sort_values(kind="stable").index[:TOP]
+    return Library(read.domain, smiles.tolist(), scores["score"].reindex(smiles).to_numpy(float),
+                   smiles.get_indexer(best).tolist())
+
+
+def hits(library, arms):
+    "How many of the best were found, by identity and by score as a multiset."
+    of = lambda some: Counter(library.scores[some].tolist())
+    return dict(identity=len({*library.top} & {*arms}),
+                score=(of(library.top) & of([*arms])).total())
+
+
+def exact_gp(K, arms, y):
+    """Mean and deviation of a Gaussian process whose kernel has a diagonal of one.
+
+    K has the covariances of all with the measured; the level is the mean of the values, the scale
+    and the noise maximise the marginal likelihood.
+    """
+    z, (values, U) = (y - y.mean())/y.std(), np.linalg.eigh(K[arms])
+    a, t = U.T @ z, len(y)
+    def loss(log_noise): # with the best scale for it
+        d = values.clip(0) + np.exp(log_noise)
+        return t*np.log((a**2/d).mean()) + np.log(d).sum()
+    d = values.clip(0) + np.exp(minimize_scalar(loss, bounds=(-12, 5), method="bounded").x)
+    inner, scale = K @ U, (a**2/d).mean()
+    std = np.sqrt(scale*(1 - (inner**2/d).sum(1)).clip(0))
+    return y.mean() + y.std()*(inner @ (a/d)), y.std()*std
+
+
+def play_tanimoto(library, starts, beta):
+    "Batches of the best lower bounds of an exact GP, and processor seconds of each."
+    new, arms, seconds = starts, [], 0.
+    while True:
+        yield new, seconds
+        begin, arms = time.process_time(), arms + new
+        known = [a for a in arms if np.isfinite(library.scores[a])]
+        K = tanimoto(library.smiles, [library.smiles[a] for a in known]).numpy()
+        mean, std = exact_gp(K, known, library.scores[known])
+        bound = mean - beta*std
+        bound[arms] = np.inf
+        new = np.argsort(bound, kind="stable")[:len(starts)].tolist()
+        seconds = time.process_time() - begin
+
+
+def play_random(library, starts, rng):
+    "Batches at random, the starts first."
+    rest = rng.permutation(np.setdiff1d(np.arange(len(library.smiles)), starts))
+    for i in range(ROUNDS + 1):
+        yield (rest[(i - 1)*len(starts):i*len(starts)].tolist() if i else starts), 0.
+
+
+def play_campaign(library, starts, seed):
+    "Batches by `Campaign.ask` with all defaults; molecules without a score fail."
+    new, seconds = starts, 0.
+    with tempfile.TemporaryDirectory() as home:
+        path = Path(home)/"campaign"
+        with Campaign.create(path, library.domain, maximize=False, seed=seed) as campaign:
+            while True:
+                yield new, seconds
+                fine = np.isfinite(library.scores[new])
+                begin, told, bad = time.process_time(), np.array(new)[fine], np.array(new)[~fine]
+                campaign.tell(arms=told, rewards=library.scores[told])
+                if len(bad): campaign.fail(arms=bad, reason="no score")
+                new = [int(a) for a in campaign.ask(len(starts))]
+                seconds = time.process_time() - begin
+
+
+MOLPAL = {"campaign": play_campaign,
+          "Tanimoto GP, UCB": lambda library, starts, seed: play_tanimoto(library, starts, 2.),
+          "Tanimoto GP, greedy": lambda library, starts, seed: play_tanimoto(library, starts, 0.),
+          "random": lambda library, starts, seed: play_random(
+              library, starts, np.random.default_rng([seed, 9]))}
+
+
+def molpal(keys, o):
+    """MolPAL's protocol on Enamine 10k: one per cent at random, then five batches of one per cent.
+
+    All methods of a seed have the same starts. identity and score say how many of the best hundred
+    were measured, failed how many of the measured have no score, seconds the processor time of the
+    batch on one thread, with what it learns from.
+    """
+    library = enamine(o.folder)
+    size = int(np.ceil(SHARE*len(library.smiles)))
+    for seed, method in keys:
+        starts = np.random.default_rng([seed, 8]).choice(len(library.smiles), size, replace=False)
+        arms, batches = [], MOLPAL[method](library, starts.tolist(), seed)
+        for i, (new, seconds) in zip(range(ROUNDS + 1), batches):
+            arms += new
+            yield dict(seed=seed, method=method, round=i, measured=len(arms),
+                       failed=int(np.isnan(library.scores[arms]).sum()), **hits(library, arms),
+                       seconds=seconds)
+        batches.close()
+
+
+# BayBE as its users get it, beside a campaign with its defaults, on the same pools
+
+KEY_BAYBE = "target", "seed", "method"
+SHORT = 50 # Measurements: 4 s a recommendation with fingerprints, so not a hundred
+ENCODINGS = {"BayBE Mordred": "MORDRED", "BayBE RDKit": "RDKIT2DDESCRIPTORS", "BayBE ECFP": "ECFP"}
+
+
+def ask_campaign(domain, values, starts, measurements):
+    "The arms that `Campaign.ask` measures one by one after the starts, and processor seconds."
+    out = dict(arms=list(starts), ask=[])
+    with tempfile.TemporaryDirectory() as home:
+        begin, new = time.process_time(), out["arms"]
+        campaign = Campaign.create(Path(home)/"campaign", domain)
+        out["setup"] = time.process_time() - begin
+        while True:
+            begin = time.process_time()
+            campaign.tell(arms=new, rewards=values[new])
+            if len(out["arms"]) >= measurements: break
+            new = [int(a) for a in campaign.ask()]
+            out["ask"].append(time.process_time() - begin)
+            out["arms"] += new
+        campaign.close()
+    return out
+
+
+def ask_baybe(python, **what):
+    "The same by BayBE, for several targets, in the environment of another Python."
+    if python is None or not python.exists():
+        sys.exit(f"expected --peer to be the Python of an environment with baybe, got {python}; "
+                 "baybe_campaigns.py says how to make one")
+    script = Path(__file__).with_name("baybe_campaigns.py")
+    done = subprocess.run([python, script], input=json.dumps(what), capture_output=True, text=True)
+    if done.returncode: sys.exit(f"{script.name} failed: {done.stderr.strip().splitlines()[-1]}")
+    return json.loads(done.stdout)
+
+
+def baybe(keys, o):
+    """Campaigns by BayBE with its defaults and by `Campaign.ask`, on the same pools of QM9.
+
+    All have the same ten random starts, and a molecule has the same noise for all. ten is how many
+    of the ten best were measured, gap_50 the distance to the best after 50 measurements in
+    deviations of the pool. Times are processor seconds on one thread: setup to make the campaign
+    with its descriptors, first of the first suggestion, ask the mean of the others.
+    """
+    _, seed, method = keys[0]
+    pool, rng = drawn_pool(all_qm9(), 1000, seed), np.random.default_rng([seed, 7])
+    starts, noise = rng.choice(len(pool), 10, replace=False), rng.standard_normal(len(pool))
+    true = [pool.values[t].to_numpy(float) for t, *_ in keys]
+    told, facts = [v + 0.1*v.std()*noise for v in true], {"version": "", "columns": ""}
+    if method in ENCODINGS:
+        facts = ask_baybe(o.peer, smiles=pool.smiles, targets=[t.tolist() for t in told], seed=seed,
+                          starts=starts.tolist(), encoding=ENCODINGS[method], measurements=SHORT)
+        runs = facts.pop("campaigns")
+    else: runs = [ask_campaign(pool.domain, t, starts.tolist(), SHORT) for t in told]
+    for key, values, run in zip(keys, true, runs):
+        what = found(np.array(run["arms"]), values)
+        yield dict(zip(KEY_BAYBE, key)) | {k: what[k] for k in ("gap_20", "gap_50")} | dict(
+            ten=what["top_ten"], fifty=what["top_fifty"], measured=len(run["arms"]), **facts,
+            setup=run["setup"], first=run["ask"][0], ask=np.mean(run["ask"][1:]))
+
+
+def baybe_keys():
+    "All targets on three pools; fingerprints take 4 s a recommendation and were not played."
+    return sorted(product(sorted(TARGETS), TEST[:3], ("campaign", "BayBE Mordred", "BayBE RDKit")))
+
+
 # Time and memory
 
 def one_cost(size, name):
@@ -724,6 +910,7 @@ TABLES = {
     "splits": Table(splits, ("set", "split", "model"), split_keys, digits=6),
     "molecules_qm9": Table(molecules_qm9, KEY_QM9, qm9_keys, digits=6,
                            clock=("seconds", "memory", "setup"), alone=True),
+    "baybe": Table(baybe, KEY_BAYBE, baybe_keys, lambda k: k[1:], 6, ("setup", "first", "ask")),
     "molecules_memory": Table(molecules_memory, ("size", "recipe"), lambda: sorted(product(
         [1000], ["WL ucb", "fragments ucb", "gntk only ucb", "random forest", *USUAL])) + [
         (10_000, r) for r in ("ours ucb", "tanimoto ucb")], digits=4,

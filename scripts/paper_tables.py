@@ -1,5 +1,5 @@
 """Tables of the theory, of the reproduction and of the released recipe; tables.py makes them."""
-import math, re
+import math, re, time
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -358,19 +358,55 @@ RELEASED = [*product(("released", "training", "training+uncertainty", *LADDER), 
 def recovered(): return released_data()
 
 
+def released_row(game, algorithm, recipe, m, unfinished):
+    "The result of one run; what is not finished lies in a file, written every minute."
+    torch.set_flush_denormal(True)      # decayed moments of Adam: tiny numbers would only be slow
+    unfinished.parent.mkdir(parents=True, exist_ok=True)
+    row = run_record(game, released_run(game, algorithm, recipe, m, unfinished))[0]
+    unfinished.unlink(missing_ok=True)
+    return row
+
+
 def released(keys, o):
     "Runs of the released recipe, or of one in which the named ingredients are ours."
-    torch.set_flush_denormal(True)      # decayed moments of Adam: tiny numbers would only be slow
-    o.room.mkdir(parents=True, exist_ok=True)
     for recipe, m, algorithm, run in keys:
         chosen = recipe_from(recipe)
         redrawn = chosen.reward == "redrawn"
         game = released_game(released_data(seed=10_000 + run) if redrawn else recovered(), run,
                              chosen)
-        unfinished = o.room/f"{recipe}_m{m}_{algorithm}_{run:03}.part"   # written every minute
-        done = released_run(game, algorithm, chosen, m, unfinished)
-        yield dict(recipe=recipe, m=m, algorithm=algorithm, run=run) | run_record(game, done)[0]
-        unfinished.unlink(missing_ok=True)
+        unfinished = o.room/f"{recipe}_m{m}_{algorithm}_{run:03}.part"
+        yield dict(recipe=recipe, m=m, algorithm=algorithm, run=run) | released_row(
+            game, algorithm, chosen, m, unfinished)
+
+
+# The plan for other domains, fixed before any result was looked at: 20 rewards in each of four
+# domains at two widths, five rewards at a time, so that domains have equally many at any time
+OTHERS = (5, 0.2), (20, 0.05), (20, 0.2), (20, 0.95)
+REDRAWN = [(*domain, m, name, run) for domain in OTHERS for m in (128, 512)
+           for name in ("GNN-UCB", "NN-UCB") for run in range(20)]
+
+
+def released_domains(keys, o):
+    "The released recipe in four domains, with new graphs and a new reward for every run."
+    for N, p, m, algorithm, run in keys:
+        recipe = recipe_from("reward=redrawn")
+        game = released_game(released_data(seed=20_000 + run, N=N, p=p), run, recipe)
+        unfinished = o.room/f"domains_N{N}_p{p}_m{m}_{algorithm}_{run:03}.part"
+        whole, began = not unfinished.exists(), time.process_time()
+        row = released_row(game, algorithm, recipe, m, unfinished)
+        yield dict(N=N, p=p, m=m, algorithm=algorithm, run=run) | row | dict(
+            random=random_regret(game)[-1]/row["mean_gap"],
+            processor=time.process_time() - began if whole else math.nan)
+
+
+def released_widths(keys, o):
+    "One run of the released recipe on a new reward at several widths, for its seconds."
+    for N, m, algorithm in keys:
+        recipe = recipe_from("reward=redrawn")
+        game = released_game(released_data(seed=10_000, N=N), 0, recipe)
+        unfinished = o.room/f"widths_N{N}_m{m}_{algorithm}.part"
+        yield dict(N=N, m=m, algorithm=algorithm) | released_row(game, algorithm, recipe, m,
+                                                                 unfinished)
 
 
 TABLES = {
@@ -395,5 +431,9 @@ TABLES = {
     "released_first": Table(released_first, ("N", "p", "d", "arms"), lambda: PANELS, digits=None),
     "released": Table(released, ("recipe", "m", "algorithm", "run"), lambda: sorted(RELEASED),
                       clock=("seconds",)),
+    "released_domains": Table(released_domains, ("N", "p", "m", "algorithm", "run"),
+                              lambda: REDRAWN, clock=("seconds", "processor")),
+    "released_widths": Table(released_widths, ("N", "m", "algorithm"), lambda: [
+        *product((5, 20), (64, 128, 256, 512), ("GNN-UCB", "NN-UCB"))], clock=("seconds",)),
     "molecules_theory": Table(molecules_theory, ("set", "N", "seed"), lambda: sorted(
         (name, N, seed) for name in KINDS for N in KINDS[name] for seed in range(20)), digits=5)}

@@ -36,6 +36,7 @@ class Options:
     folder:Path|None=None # Of files that are not distributed: digitised curves, sets of molecules
     room:Path=ROOT/"build"/"tables" # For what is in progress
     jobs:int=1 # Processes
+    peer:Path|None=None # The Python of an environment with another package
 
 
 @dataclass(frozen=True)
@@ -158,8 +159,9 @@ def main(argv=None):
     cli.add_argument("--folder", type=Path, help="folder of files that are not distributed")
     cli.add_argument("--room", type=Path, default=Options.room, help="folder for unfinished work")
     cli.add_argument("--jobs", type=int, default=1, help="processes")
+    cli.add_argument("--peer", type=Path, help="Python of an environment with another package")
     given, tables = cli.parse_args(argv), registry()
-    o = Options(given.results, given.folder, given.room, given.jobs)
+    o = Options(given.results, given.folder, given.room, given.jobs, given.peer)
     if bad := set(given.names) - set(tables):
         cli.error(f"no table {', '.join(sorted(bad))}; there are: {', '.join(tables)}")
     if given.list: return show(tables, given.names or tables, o)

@@ -5,6 +5,8 @@ import shutil
 import pytest
 import torch
 
+from gnn_bandits.project.site import BROWSERS
+
 FLAGS = ("--no-sandbox --headless --disable-gpu --disable-background-networking "
          "--disable-component-update --disable-sync --no-first-run").split()
 
@@ -38,8 +40,7 @@ def browser():
     if os.environ.get("REQUIRE_BROWSER") == "0": pytest.skip("no browser is wanted here")
     try: from playwright.sync_api import sync_playwright
     except ImportError: no_browser("without playwright nothing was opened in a browser")
-    names = "chromium", "chromium-browser", "google-chrome"
-    chromium = next(filter(None, map(shutil.which, names)), None)
+    chromium = next(filter(None, map(shutil.which, BROWSERS)), None)
     if not chromium: no_browser("no chromium on the PATH, so nothing was opened in a browser")
     with sync_playwright() as p:
         browser = p.chromium.launch(executable_path=chromium, args=FLAGS)

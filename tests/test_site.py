@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlparse
 
 import pytest
 
+from conftest import no_browser
 from gnn_bandits.project.site import MARK, site
 from html_reader import Reader
 
@@ -522,7 +523,7 @@ def test_search(browser, built, term, page):
     tab.close()
 
 
-@pytest.mark.parametrize("name", ["index", "campaigns", "gntk", "claims", "molecules"])
+@pytest.mark.parametrize("name", ["index", "report", "campaigns", "gntk", "claims", "molecules"])
 def test_accessibility(browser, built, axe, name):
     "No violation of WCAG 2 A or AA; the landing page in all views, the others in two opposite ones"
     views, found = [("light", 1280), ("dark", 375)], {}
@@ -569,6 +570,25 @@ def test_print(browser, built, name):
     across, room = tab.evaluate(WIDTH)
     assert across <= room + 1
     tab.close()
+
+
+def test_the_report_is_printed(built):
+    "The build makes the PDF: the verdict and the figure on the first page, the letter in it"
+    from gnn_bandits.project.site import no_printer
+    if reason := no_printer(): no_browser(f"no PDF was made: {reason}")
+    page, pdf = (built/"report.html").read_text(), built/"report.pdf"
+    assert 'href="report.pdf"' in page and pdf.read_bytes().startswith(b"%PDF-")
+    sheets = len(re.findall(rb"/Type\s*/Page\b", pdf.read_bytes()))
+    assert 3 <= sheets <= 8, sheets
+    if not (reader := shutil.which("pdftotext")): return          # of poppler-utils
+    text = lambda *a: subprocess.run([reader, *a, str(pdf), "-"], capture_output=True, text=True,
+                                     check=True).stdout
+    first, whole = text("-l", "1"), " ".join(text().split())
+    for part in "The reproduction on one page", "The verdict.", "The main figure":
+        assert part in first, part
+    for part in ("What was reproduced, and what was not", "Cost", "Deviations from the paper",
+                 "Dear Parnian Kassraie", "How to cite"): assert part in whole, part
+    assert "Open this notebook" not in whole and "This page as a PDF" not in whole
 
 
 @pytest.fixture

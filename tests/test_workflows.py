@@ -10,6 +10,7 @@ WORKFLOWS = sorted((ROOT/".github"/"workflows").glob("*.y*ml"))
 PINNED = re.compile(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}")
 COMMENT = re.compile(r"uses: *(\S+) +# (v\d+\.\d+\.\d+)$", re.M)
 WRITES = {("docs.yaml", "deploy"): {"pages", "id-token"}, ("release.yaml", "publish"): {"id-token"}}
+READS = {("reproduce.yaml", "quick"): {"contents", "actions"}} # Beyond the contents
 
 
 @pytest.fixture(params=WORKFLOWS, ids=lambda p: p.name)
@@ -39,7 +40,8 @@ def test_each_job_may_do_only_what_it_needs(workflow):
         given, wanted = job.get("permissions"), WRITES.get((workflow.name, name), set())
         assert isinstance(given, dict), f"{name} has no permissions of its own"
         assert {k for k, v in given.items() if v != "read"} == wanted, name
-        assert {k for k, v in given.items() if v == "read"} <= {"contents"}, name
+        may = READS.get((workflow.name, name), {"contents"})
+        assert {k for k, v in given.items() if v == "read"} <= may, name
 
 
 def test_a_job_that_can_publish_installs_and_runs_nothing(workflow):
@@ -71,3 +73,14 @@ def test_what_builds_the_release_has_exact_versions():
                                                       (ROOT/"pyproject.toml").read_text())[1])
     assert set(needed) <= set(named) and set(named) - {"dist/*.whl"} <= fixed
     assert "cache" not in str([s.get("with") for s in build["steps"]])
+
+
+def test_the_quick_reproduction_is_compared_every_month():
+    text = (ROOT/".github"/"workflows"/"reproduce.yaml").read_text()
+    said = yaml.safe_load(text)
+    minute, hour, day, month, weekday = said[True]["schedule"][0]["cron"].split()   # `on` is true
+    assert (month, weekday) == ("*", "*") and 1 <= int(day) <= 28
+    runs = "\n".join(s.get("run", "") for s in said["jobs"]["quick"]["steps"])
+    for part in ("make reproduce", "scripts/compare.py reproduction nbs/results/quick",
+                 "codecheck.py --check", "It last agreed on", 'test "$agreed" = yes'):
+        assert part in runs, part

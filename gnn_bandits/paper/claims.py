@@ -8,7 +8,7 @@ __all__ = ['CLAIMS', 'SENTENCES', 'CoverageSettings', 'coverage_rows', 'Eliminat
 # %% ../../nbs/27_claims.ipynb #0b5d069b
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import permutations, product
 from pathlib import Path
@@ -31,12 +31,14 @@ from ..infogain import (gain_ceiling, greedy_gain, information_gain, max_informa
                                   mig_bound)
 from ..networks import LazyGNN, LazyNN, forward
 from ..ntk import ntk
-from .algorithms import MODELS, Shortcut
-from .ledger import (HALVES, MARGIN, Comparison, Comparisons, Finding, Panel,
-                                      all_judgements, bound_finding, count_in_words, decay_finding,
-                                      decide, exact_finding, identity_finding, ledger, paired,
-                                      register, result_table, sample, slope_interval,
-                                      sum_of_means, verdict)
+from .algorithms import MODELS, TUNED, Shortcut
+from .ledger import (HALVES, MARGIN, VERDICTS, Comparison, Comparisons, Finding,
+                                      Panel, Quotation, Reading, all_judgements, bound_finding,
+                                      count_in_words, decay_finding, decide, exact_finding,
+                                      identity_finding, ledger, log_rank_scores, median_steps,
+                                      paired, register, result_table, sample, select_runs,
+                                      slope_interval, sum_of_means, verdict)
+from .store import REGRETS
 from ..posterior import Posterior
 from ..priors import LIMITS, Prior
 from ..rewards import Environment, sample_reward
@@ -471,6 +473,15 @@ def narrow_coverage(
     return coverage_row(estimator, "uncertain", "sphere", "normal", found, allowed, s.delta)
 
 # %% ../../nbs/27_claims.ipynb #0c01df5f
+AS_CORRECTED = "tested as corrected: one ridge λ, normalised kernel, two terms of β"
+
+def as_corrected(
+    found:Finding, # Of a test of the corrected statement
+)->Finding:
+    "A finding that can at best be \"holds with a correction\"."
+    said = VERDICTS[1] if found.verdict == VERDICTS[0] else found.verdict
+    return replace(found, verdict=said, reason=f"{found.reason}; {AS_CORRECTED}")
+
 def coverage_finding(
     results:str|Path, # Folder of result tables
     estimator:str, # "kernel", "linearised" or "trained"
@@ -482,11 +493,11 @@ def coverage_finding(
     if broken:
         table = pd.DataFrame([narrow_coverage(estimator)]).astype(dict(low=float, high=float))
     worst = table.loc[table["low"].idxmin()]
-    return Finding(f"share of trials that cover all arms, worst of {len(table)} settings",
-                   worst["covered"]/worst["trials"], worst["low"], worst["high"],
-                   verdict(False, worst["low"] >= 0.9, worst["high"] < 0.9),
-                   f"at least {worst['low']:.3f}, where 1 - δ = 0.9; tested as corrected: "
-                   "one ridge λ, normalised kernel, two terms of β")
+    return as_corrected(Finding(
+        f"share of trials that cover all arms, worst of {len(table)} settings",
+        worst["covered"]/worst["trials"], worst["low"], worst["high"],
+        verdict(worst["low"] >= 0.9, False, worst["high"] < 0.9),
+        f"at least {worst['low']:.3f}, where 1 - δ = 0.9"))
 
 # %% ../../nbs/27_claims.ipynb #974d4b03
 fifth = "a fifth of the multiplier"
@@ -684,7 +695,8 @@ def claim_variance_bound(results, broken=False):
             if t & (t - 1) == 0:
                 bound = 2*max_information_gain(K, t, lam)/(t*math.log1p(1/lam))
                 ratios.append(float(post.std.max())**2/bound)
-    return bound_finding(max(ratios), f"{len(ratios)} episodes, γ from below by the greedy gain")
+    return as_corrected(bound_finding(max(ratios), f"{len(ratios)} episodes, γ from below by the "
+                                      "greedy gain"))
 
 @claim("theory", "episodes", "App. C, step 2", "28_errata.ipynb",
        control="episodes that grow by a half")
@@ -751,9 +763,9 @@ def claim_keeps_optimum(results, broken=False):
     runs = theorem_runs(results, "gntk", 0.1) if broken else theorem_runs(results, "linearized")
     kept, n = int(runs["survived"].sum()), len(runs)
     low, high = stats.binomtest(kept, n).proportion_ci(0.95, "exact")
-    return Finding("share of runs in which the optimum survives", kept/n, low, high,
-                   verdict(low >= 0.9, False, high < 0.9),
-                   f"{kept} of {n} runs with linearised networks, where 1 - δ = 0.9")
+    return as_corrected(Finding("share of runs in which the optimum survives", kept/n, low, high,
+                                verdict(low >= 0.9, False, high < 0.9),
+                                f"{kept} of {n} runs with linearised networks, where 1 - δ = 0.9"))
 
 # %% ../../nbs/27_claims.ipynb #38104b7a
 @lru_cache
@@ -806,10 +818,11 @@ def claim_regret_bound(results, broken=False):
     two = worst_horizon(wide, wide["beta"][0]), worst_horizon(narrow, narrow["beta"][0])
     change = sum_of_means([np.log(two[0]/two[1])])
     free_of_beta = change.interval(0.95)[0] <= 0
-    return Finding(f"slope of log R on log √(T γ), T = 127 to 511, {len(slopes)} runs", found.mean,
-                   low, high, verdict(high <= 1 and free_of_beta, False, low > 1),
-                   "R/(β√(Tγ)) at its worst horizon changes by a factor of "
-                   f"{math.exp(change.mean):.2f} when β doubles")
+    return as_corrected(Finding(
+        f"slope of log R on log √(T γ), T = 127 to 511, {len(slopes)} runs", found.mean, low, high,
+        verdict(high <= 1 and free_of_beta, False, low > 1),
+        "R/(β√(Tγ)) at its worst horizon changes by a factor of "
+        f"{math.exp(change.mean):.2f} when β doubles"))
 
 # %% ../../nbs/27_claims.ipynb #83e55757
 @claim("theory", "table-neural", "Section 4.3, Table 1", "06_information_gain.ipynb")
@@ -884,7 +897,7 @@ def kernel_comparisons(what, cells, broken):
     return [Comparison(f"{what}, N = {N}, p = {p:g}", (pairs[N, p][0] - pairs[N, p][1],),
                        pairs[N, p][1].mean()) for N, p in cells]
 
-SOME_CELLS = ((5, 0.05), (20, 0.2), (20, 0.95))
+DENSITIES, SOME_CELLS = (0.05, 0.2, 0.95), ((5, 0.05), (20, 0.2), (20, 0.95))
 itself = "the graph kernel as its own rival"
 
 @claim("explanation", "nn-sets-larger", "Section 4.3", "27_claims.ipynb", control=itself)
@@ -926,16 +939,27 @@ def stopping_rows(
     return rows
 
 # %% ../../nbs/27_claims.ipynb #521e66b6
-@claim("explanation", "stopping-crucial", "Section 5, lazy training", "09_training.ipynb",
-       "stopping.csv", control="10 steps as the only rival")
+@claim("explanation", "stopping-crucial", "Section 5, lazy training", "26_released.ipynb",
+       "stopping.csv", "released.csv", control="linearised networks, 10 steps as the only rival")
 def claim_stopping_crucial(results, broken=False):
-    """The stopping criterion is crucial for the regret: without it, the regret is larger, whether
-    the mean is trained for 10 steps, for 1000 or to the end."""
+    """The stopping criterion is crucial for the regret: real networks that it stops do better than
+    the same networks trained to the end."""
     table = result_table(results, "stopping.csv").pivot(index="run", columns="fit", values="regret")
-    rivals = ["10 steps"] if broken else list(FITS)[1:]
-    return measured([Comparison(f"stopped against {rival}, cumulative regret",
-                                ((table["stopped"] - table[rival]).to_numpy(),),
-                                table[rival].mean()) for rival in rivals])
+    against = lambda first, rival, words: Comparison(
+        f"stopped against {words}", ((first - rival).to_numpy(),), rival.mean())
+    if broken: return measured([against(table["stopped"], table["10 steps"], "10 steps")])
+    runs = result_table(results, "released.csv").query("m == 512 and algorithm == 'GNN-UCB'")
+    runs = {k: v.set_index("run") for k, v in runs.groupby("recipe")}
+    judged = all_judgements([
+        against(runs["released"][column], runs["training"][column], f"trained to the end, {words}")
+        for column, words in (("best_observed_regret", "best-observed regret"),
+                              ("regret", "cumulative regret"))])
+    said, shown = {j.verdict for j in judged}, judged[0]
+    reason = "; ".join(f"{j.name}: {j.estimate:+.2f} [{j.low:.2f}, {j.high:.2f}]" for j in judged)
+    return Finding(f"difference over the rival's mean: {shown.name}", shown.estimate, shown.low,
+                   shown.high, verdict(said == {"holds"}, False, said == {"contradicted"}),
+                   f"{reason}; no run trains real networks for fewer or for more steps of Adam", 2,
+                   shown.detectable)
 
 @claim("explanation", "steps-grow", "Section 5, lazy training", "09_training.ipynb",
        "stopping.csv", control="a fixed number of steps")
@@ -997,41 +1021,47 @@ def norms_of_draws(
     seed:int, # Of domain and draw
     labels:float=1., # Standard deviation of the labels
     n:int=60, # Graphs
-)->tuple[float, float]: # Of a draw from the prior, and of that draw given five labels
-    "Squared RKHS norms of two draws from the same normal numbers."
+)->tuple[float, float, float]: # Of a prior draw, of it given five labels, of the posterior mean
+    "Squared RKHS norms of three functions from the same normal numbers."
     graphs, normal = split_rng(np.random.default_rng([32, seed]), 2)
     K = gntk(GraphDomain.erdos_renyi(n, 10, p, 10, graphs)) + 1e-10*torch.eye(n)
     root = torch.linalg.cholesky(K)
     prior = root @ torch.from_numpy(normal.standard_normal(n))
     at = normal.choice(n, 5, replace=False)
     y = labels*torch.from_numpy(normal.standard_normal(5))
-    given = prior + K[:, at] @ torch.linalg.solve(K[at][:, at], y - prior[at])
+    mean = lambda values: K[:, at] @ torch.linalg.solve(K[at][:, at], values)
     norm = lambda f: float(f @ torch.cholesky_solve(f[:, None], root)[:, 0])
-    return norm(prior), norm(given)
+    return norm(prior), norm(prior + mean(y - prior[at])), norm(mean(y))
 
 @claim("explanation", "smoother-samples", "App. D.1", "34_rewards.ipynb", control="labels of zero")
 def claim_smoother_samples(results, broken=False):
-    "Draws from the posterior for five labels are smoother than draws from the prior."
-    def smoother(p):
-        prior, given = np.array([norms_of_draws(p, s, 0. if broken else 1.) for s in range(24)]).T
-        return Comparison(f"squared norm, posterior against prior, N = 10, p = {p:g}",
-                          (given - prior,), prior.mean())
-    return measured([smoother(p) for p in (0.05, 0.2, 0.95)])
+    "Functions from the posterior for five labels are smoother than draws from the prior."
+    norms = {p: np.array([norms_of_draws(p, s, 0. if broken else 1.) for s in range(24)]).T
+             for p in DENSITIES}
+    smoother = lambda which: [
+        Comparison(f"squared norm, posterior against prior, N = 10, p = {p:g}",
+                   (v[which] - v[0],), v[0].mean()) for p, v in norms.items()]
+    found, mean = measured(smoother(1)), measured(smoother(2))
+    switch = mean.verdict == "holds" and found.verdict == "contradicted"
+    more = np.mean([v[1] - v[0] for v in norms.values()])
+    reason = (f"{found.reason}; the squared norm of a draw on n graphs is about n and changes by "
+              f"{more:.0f}, which is {more/60:+.0%} at 60 graphs and {more/1e4:+.1%} at the "
+              f"paper's 10,000; the posterior mean, which the released code takes, has "
+              f"{1 + mean.estimate:.0%} of it at 60 graphs")
+    return replace(found, verdict="depends" if switch else found.verdict, reason=reason)
 
 @claim("explanation", "not-in-rkhs", "App. D.1", "34_rewards.ipynb",
-       control="a domain that grows without end")
+       control="the posterior mean, which is in every RKHS")
 def claim_not_in_rkhs(results, broken=False):
     "Functions drawn from the GP are not in the RKHS of its kernel."
-    norms = {n: [norms_of_draws(0.2, s, n=n)[1] for s in range(8)] for n in (15, 30, 60)}
-    if broken:
-        sizes, values = [n for n in norms for _ in range(8)], sum(norms.values(), [])
-        slope, low, high = slope_interval(np.log(sizes), np.log(values))
-        return Finding("slope of log squared norm on log graphs", slope, low, high,
-                       verdict(low > 0), "the norm grows without bound")
-    found = sum_of_means([norms[60]])
-    finite = math.isfinite(found.mean)
-    return Finding("squared norm of a draw on 60 graphs", found.mean, *found.interval(0.95),
-                   verdict(not finite), "finite, as for every function on a finite domain")
+    norms = {n: [norms_of_draws(0.2, s, n=n)[1 + broken] for s in range(8)] for n in (15, 30, 60)}
+    sizes, values = [n for n in norms for _ in range(8)], sum(norms.values(), [])
+    slope, low, high = slope_interval(np.log(sizes), np.log(values))
+    seen = "grows without bound with the domain" if low > 0 else "is not seen to grow"
+    return Finding("slope of log squared norm of a draw on log graphs", slope, low, high,
+                   verdict(False, low > 0),
+                   f"the norm {seen}; on a finite domain every function is in the RKHS, here with "
+                   f"a squared norm of {np.mean(norms[60]):.0f} on 60 graphs")
 
 # %% ../../nbs/27_claims.ipynb #1289137e
 def published_endpoints(
@@ -1052,18 +1082,21 @@ def ends_below(panels, better, worse):
     return int((z < 0).sum()), z.min(), z.max()
 
 # %% ../../nbs/27_claims.ipynb #bad143dd
-@claim("published", "published-best", "Section 5, Figures 1 and 6", "28_errata.ipynb",
+@claim("published", "published-best", "Section 5, Figure 1", "28_errata.ipynb",
        "published.csv")
 def claim_published_best(results):
-    "GNN-PE consistently outperforms the other methods (in the published curves)."
-    panels = published_endpoints(results, "performance", "domains")
-    wins, low, high = ends_below(panels, "GNN-PE", "GNN-UCB")
-    over = {rival: ends_below(panels, "GNN-PE", rival)[0] for rival in ("NN-PE", "NN-UCB")}
-    reason = (f"{wins} of {len(panels)}, by {low:.1f} to {high:.1f} standard errors; "
-              f"below NN-PE in {over['NN-PE']}, below NN-UCB in {over['NN-UCB']}")
-    best = min(wins, *over.values()) == len(panels)
-    return exact_finding("panels in which GNN-PE ends below GNN-UCB", wins, verdict(best), reason,
-                         3*len(panels))
+    "GNN-PE consistently outperforms the other methods (in the published curves of Figure 1)."
+    panels, rivals = published_endpoints(results, "performance"), ("GNN-UCB", "NN-PE", "NN-UCB")
+    wins, low, high = zip(*(ends_below(panels, "GNN-PE", rival) for rival in rivals))
+    every = ends_below(published_endpoints(results, "performance", "domains"), "GNN-PE", "GNN-UCB")
+    n, worst = len(panels), max(high)
+    reason = (f"below GNN-UCB in {wins[0]} of {n} panels, above it by {high[0]:.1f} standard "
+              f"errors at most; below NN-PE in {wins[1]}, below NN-UCB in {wins[2]}; in all panels "
+              "of Figures 1 and 6, of which the sentence does not speak, below GNN-UCB in "
+              f"{every[0]}")
+    return exact_finding("panels in which GNN-PE ends below GNN-UCB", wins[0],
+                         verdict(min(wins) == n, min(wins) > n/2 and worst < 1, worst > 2),
+                         reason, 3*n)
 
 @claim("published", "published-gnn", "Figure 6", "28_errata.ipynb", "published.csv")
 def claim_published_gnn(results):
@@ -1105,7 +1138,7 @@ def claim_published_longer(results):
 
 # %% ../../nbs/27_claims.ipynb #e1d783b6
 GNN, NN, POLICIES = ("GNN-PE", "GNN-UCB"), ("NN-PE", "NN-UCB"), ("PE", "UCB")
-ARMS, NODES, DENSITIES = (200, 500, 1000), (5, 20, 100), (0.05, 0.2, 0.95)
+ARMS, NODES = (200, 500, 1000), (5, 20, 100)
 RUNS = ("population.csv.gz", "paper.csv.gz")
 
 def in_domain(N, p, arms=200): return dict(N=N, p=p, d=10, arms=arms)
@@ -1141,8 +1174,8 @@ def claim_best_everywhere(panel):
 
 @claim("experiment", "best-as-run", "Section 5, Figure 1", "26_released.ipynb", "released.csv")
 def claim_best_as_run(panel):
-    """With networks of width 512 trained by the authors' released recipe, GNN-PE has the lowest
-    regret at 200 arms."""
+    """With networks of width 512 trained by the authors' released recipe, written anew, GNN-PE has
+    the lowest regret at 200 arms, on their one reward."""
     return Comparisons(tuple(lower(panel, "GNN-PE", rival) for rival in ("GNN-UCB", *NN)))
 
 @claim("experiment", "gnn-beats-nn", "Figure 6", "24_population.ipynb", *RUNS)
@@ -1168,7 +1201,7 @@ def claim_finds_optimum(panel):
     "The GNN methods find the optimal graph whatever the number of arms: in nine runs of ten."
     return Comparisons(tuple(
         Comparison(f"{a}, runs without the optimum, {describe(cell)}",
-                   (missed(panel, a, **cell).to_numpy(),), form="not above")
+                   (missed(panel, a, **cell).to_numpy(),), form="not above", gross=0.5)
         for a in GNN for cell in with_arms(panel)))
 
 @claim("experiment", "nn-may-fail", "Section 5, Figure 1", "24_population.ipynb", *RUNS,
@@ -1214,22 +1247,32 @@ def claim_scales_with_arms(panel):
                    (after_500(cell).to_numpy(), -rival.to_numpy()), rival.mean(), "not above")
         for cell in more))
 
-def transfers(panel, algorithm, who, cell):
-    "An algorithm with the settings of one domain against itself with those of all."
-    own = sample(panel, algorithm, **cell)
-    other = sample(panel, who, settings="paper", **cell)
-    return Comparison(f"{who} as the paper selects against {algorithm}, {describe(cell)}",
-                      (paired(other, own),), own.mean(), "not above")
+def transfers(
+    panel:Panel, # Of a tuning table
+    algorithm:str, # Name
+    worst:bool=False, # The worst pair in the place of the selected one
+)->Comparison:
+    "λ and β selected on the smallest, sparsest graphs against those selected on all domains."
+    runs = panel.find(algorithm=algorithm, d=10, random_pulls=40)
+    table = runs.pivot(index=["run", "N", "p"], columns=["lam", "beta"], values=panel.measure)
+    batch, own = table.index.get_level_values("run"), table.columns.get_loc(TUNED[algorithm])
+    other, best = [], []
+    for r in batch.unique():
+        means, here = table[batch != r].mean(), table[batch == r].to_numpy()
+        other.append(here[:, first_best(means) if worst else own])
+        best.append(here[:, first_best(-means)])
+    other, best = np.concatenate(other), np.concatenate(best)
+    return Comparison(f"{algorithm}, λ and β of N = 5, p = 0.05 against those of all domains",
+                      (other - best,), best.mean(), "not above")
 
-@claim("experiment", "out-of-the-box", "Section 5, Figure 6", "24_population.ipynb", *RUNS,
-       control="random pulling with nothing selected")
+@claim("experiment", "out-of-the-box", "Section 5, Figure 6", "24_population.ipynb",
+       "tuning.csv.gz", measures=(REGRETS[2], *REGRETS[:2]),
+       control="the worst λ and β of the grid")
 def claim_out_of_the_box(panel):
-    """λ and β that are selected on the smallest, sparsest graphs work in all nine domains as well
-    as those selected on all of them, up to the margin."""
-    if panel.protocol != "population": return Comparisons(())
-    pairs = [(a, cell) for a in GNN + NN for cell in DOMAIN_CELLS]
-    return Comparisons(tuple(transfers(panel, a, a, cell) for a, cell in pairs),
-                       tuple(transfers(panel, a, "Random", cell) for a, cell in pairs))
+    """λ and β that are selected on the smallest, sparsest graphs work in the nine domains as well
+    as those selected on all of them, up to the margin, with everything else equal."""
+    return Comparisons(tuple(transfers(panel, a) for a in GNN + NN),
+                       tuple(transfers(panel, a, worst=True) for a in GNN + NN))
 
 # %% ../../nbs/27_claims.ipynb #de011e62
 def compare_domains(
@@ -1240,10 +1283,23 @@ def compare_domains(
     form:str="below", # What is claimed
 )->Comparison:
     "One algorithm in one domain against another domain."
-    first, second = (sample(panel, algorithm, **in_domain(*v)) for v in (easy, hard))
     words = [f"N = {N}, p = {p:g}" for N, p in (easy, hard)]
+    if panel.measure == "found_at": return compare_steps(panel, algorithm, easy, hard, form, words)
+    first, second = (sample(panel, algorithm, **in_domain(*v)) for v in (easy, hard))
     return Comparison(f"{algorithm}, {words[0]} against {words[1]}",
                       (first.to_numpy(), -second.to_numpy()), second.mean(), form)
+
+def compare_steps(panel, algorithm, easy, hard, form, words):
+    "The same for steps to the optimum, by the log-rank test."
+    cells = [in_domain(*v) for v in (easy, hard)]
+    runs = [select_runs(panel, algorithm, **cell) for cell in cells]
+    T, steps = int(runs[0]["T"].iloc[0]), [r["found_at"] for r in runs]
+    scores = log_rank_scores(*steps, T)
+    samples = [sample(panel, algorithm, lambda r, s=s: pd.Series(s, r.index), **cell).to_numpy()
+               for cell, s in zip(cells, scores)]
+    medians = " and ".join(f"{median_steps(v, T):g}" for v in steps)
+    return Comparison(f"log of the ratio of times, {algorithm}, {words[0]} against {words[1]} "
+                      f"(medians {medians})", tuple(samples), form=form, gross=math.log(2))
 
 def advantage(panel, policy, N, p):
     "NN minus GNN in one domain, by unit of replication."
@@ -1253,14 +1309,14 @@ def advantage(panel, policy, N, p):
 # %% ../../nbs/27_claims.ipynb #a4d9aab7
 @claim("experiment", "size-gnn-pe", "Section 5, Figure 2", "24_population.ipynb", *RUNS)
 def claim_size_gnn_pe(panel):
-    "More nodes (20 to 100, p = 0.2) change the regret of GNN-PE by less than a tenth."
-    return Comparisons((compare_domains(panel, "GNN-PE", (100, 0.2), (20, 0.2), "within"),))
+    "More nodes (20 to 100, p = 0.2) do not make the regret of GNN-PE larger, up to the margin."
+    return Comparisons((compare_domains(panel, "GNN-PE", (100, 0.2), (20, 0.2), "not above"),))
 
 @claim("experiment", "same-steps", "Section 5, Figure 2", "24_population.ipynb", *RUNS,
        measures=STEPS)
 def claim_same_steps(panel):
-    "GNN-PE finds the optimum in about as many steps with 100 nodes as with 20 (p = 0.2)."
-    return Comparisons((compare_domains(panel, "GNN-PE", (100, 0.2), (20, 0.2), "within"),))
+    "GNN-PE does not take longer to find the optimum with 100 nodes than with 20 (p = 0.2)."
+    return Comparisons((compare_domains(panel, "GNN-PE", (100, 0.2), (20, 0.2), "not above"),))
 
 @claim("experiment", "size-nn-pe", "Section 5, Figure 2", "24_population.ipynb", *RUNS)
 def claim_size_nn_pe(panel):
@@ -1285,10 +1341,13 @@ def claim_size_nn(panel):
 
 @claim("experiment", "sparse-small", "Figure 7", "24_population.ipynb", *RUNS)
 def claim_sparse_small(panel):
-    "Small sparse graphs are the hardest for the GNN methods."
-    others = [(cell["N"], cell["p"]) for cell in DOMAIN_CELLS[1:]]
-    return Comparisons(tuple(compare_domains(panel, a, other, (5, 0.05))
-                             for a in GNN for other in others))
+    "Small sparse graphs are hard for the GNN methods: harder than the mean of the other domains."
+    def others(algorithm):
+        own = sample(panel, algorithm, **DOMAIN_CELLS[0])
+        rest = [sample(panel, algorithm, **cell).to_numpy()/8 for cell in DOMAIN_CELLS[1:]]
+        return Comparison(f"{algorithm}, mean of the other domains against N = 5, p = 0.05",
+                          (*rest, -own.to_numpy()), own.mean())
+    return Comparisons(tuple(others(a) for a in GNN))
 
 # %% ../../nbs/27_claims.ipynb #e35ef7d0
 @claim("experiment", "density-gnn-ucb", "Section 5, Figure 3", "24_population.ipynb", *RUNS,
@@ -1335,12 +1394,12 @@ def claim_density_ucb_mostly(panel):
 # %% ../../nbs/27_claims.ipynb #adcfeb55
 TUNING = ("tuning.csv.gz", "paper_tuning.csv.gz")
 
-def good_fraction(
+def grid_in_batches(
     panel:Panel, # Of a tuning table
     algorithm:str, # Name
     batches:int=8, # Into which the runs are dealt
-)->np.ndarray: # (batches,) share of the configurations that do well
-    "How many configurations of λ and β do about as well as the best."
+)->list[tuple[np.ndarray, int]]: # For each batch: mean of each pair, and the best of the others
+    "The grid of λ and β at the number of random pulls that is best on average."
     runs = panel.find(algorithm=algorithm, d=10)
     if runs.empty: raise ValueError(f"expected runs of {algorithm} in the tuning table, got none")
     table = runs.pivot(index=["run", "N", "p"], columns=["random_pulls", "lam", "beta"],
@@ -1351,17 +1410,27 @@ def good_fraction(
     pulls = table.columns[first_best(-table.mean())][0]
     table = table[pulls].to_numpy()
     batch = np.arange(len(table)) % batches
-    def share(b):
-        mean, best = table[batch == b].mean(0), first_best(-table[batch != b].mean(0))
-        return (mean <= (1 + MARGIN)*mean[best]).mean()
-    return np.array([share(b) for b in range(batches)])
+    return [(table[batch == b].mean(0), first_best(-table[batch != b].mean(0)))
+            for b in range(batches)]
+
+def good_fraction(panel, algorithm, batches=8):
+    "Share of the pairs of λ and β that are within the margin of the best, batch by batch."
+    return np.array([(mean <= (1 + MARGIN)*mean[best]).mean()
+                     for mean, best in grid_in_batches(panel, algorithm, batches)])
+
+def better_fraction(panel, algorithm, rival):
+    "Share of the pairs of an algorithm that are below the best pair of its rival."
+    both = zip(grid_in_batches(panel, algorithm), grid_in_batches(panel, rival))
+    return np.array([(mean < other[best]).mean() for (mean, _), (other, best) in both])
 
 @claim("experiment", "insensitive", "Section 5, Figure 5", "24_population.ipynb", *TUNING)
 def claim_insensitive(panel):
-    """The GNN methods perform well for many λ and β: more than half of the grid is within the
-    margin of the best."""
-    return Comparisons(tuple(Comparison(f"{a}, one half minus the share near the best",
-                                        (0.5 - good_fraction(panel, a),)) for a in GNN))
+    """The GNN methods perform well for many λ and β: more than half of the grid is below the best
+    of the NN method."""
+    return Comparisons(tuple(
+        Comparison(f"one half minus the share of the grid of GNN-{a} below the best of NN-{a}",
+                   (0.5 - better_fraction(panel, f"GNN-{a}", f"NN-{a}"),), form="not above",
+                   margin=0., gross=0.45) for a in POLICIES))
 
 @claim("experiment", "less-sensitive-than-nn", "Section 5, Figure 5", "24_population.ipynb",
        *TUNING)
@@ -1455,10 +1524,306 @@ SENTENCES += (
     ("Figure 7", "Sparse small graphs are hard", "sparse-small", ""),
     ("Figure 8", "NN methods tend to improve as p grows", "density-nn", ""))
 
+# %% ../../nbs/27_claims.ipynb #c7d10b02
+QUOTED = r"""
+invariant-kernel, Section 2, 253
+    This assumption further restricts the hypothesis space to permutation invariant functions
+factorial, Section 2, 267
+    calculating $\bar k$ requires a costly sum over $(N!)^2$ operands
+network-is-mean, App. A.1, 624
+    GNN as sums of NNs
+invariant-network, App. A.1, 645
+    The graph neural network $\gnn$ is invariant to node permutations
+width-limit, Section 3, 307
+    converges to a deterministic kernel
+decomposition, Section 3, 314
+    \frac{1}{N^2}\sum_{j,j'=1}^N \ntk(\bar\vh_{G, j}, \bar \vh_{G',j'})
+bounded-by-one, Section 3, 319
+    The NTK is bounded by $1$ for any two points on the sphere
+permutation-identity, Section 3, 329
+    the permutation invariant additive kernel and the GNTK are identical
+mercer-ntk, App. A, 614
+    The NTK satisfies the Mercer condition
+decay, App. A, 618
+    They eigenvalues $\lambda_r$ decay at a $r^{-d}$ rate
+multiplicity, App. A, 619
+    M(d, r) = \frac{2k+d-2}{r} \binom{r+d-3}{d-2}
+mercer-gntk, App. A.1, 729
+    $\lambda_{k}$ are identical to eigenvalues of $\ntk$
+shrink, App. A.3, 787
+    the $r$-th eigenspace of the GNTK is smaller than the $r$-th eigenspace of the NTK
+gain-bound, Section 4.1, 368
+    \cO\left(T^{\frac{d-1}{d}}\log^{\frac{1}{d}}T\right)
+determinant, App. B, 831
+    \frac{1}{2}\log\det(\mI + (\mI + \lambda^{-1}\mK_D)^{-1}\mK_O)
+gain-free-of-n, Section 4.1, 371
+    the obtained MIG bound {\em does not} depend on $N$
+coverage-trained, Section 4.2, 414
+    this construction gives valid confidence intervals
+coverage-linearised, App. C.1, 1224
+    \hat \sigma_t \left( \sqrt{2}B + \frac{\sigma}{\sqrt{\lambda}}\sqrt{2\log 4/\delta} \right)
+coverage-kernel, App. C.1, 1167
+    (B+ \frac{\sigma}{\sqrt{\lambda}}\sqrt{2\log(2/\delta)})\sigma_t(\vx)
+third-term, Section 4.2, 432
+    omits the terms that vanish with $t$, i.e., are $o(1)$
+in-network-rkhs, App. C.1, 1178
+    f(G) = \langle \ggnn(G; \vtheta^0), \vtheta^*\rangle
+gram-concentration, App. C.2, 1241
+    \norm{\mgntk- \mgnn^T\mgnn/m}_F \leq  T \epsilon
+gradient-norm, App. C.2, 1286
+    \norm{\mgnn}_F & \leq C_1 \sqrt{tmL}
+gradient-change, App. C.2, 1287
+    \leq C_2  \tau^{1/3}L^{7/2} \sqrt{tm\log m}
+descent-limit, App. C.2, 1352
+    converges to $\tilde\vtheta^*$ with the following exponential rate
+movement, App. C.2, 1366
+    \norm{\vtheta^{(J)}-\vtheta^0}_2 \leq 2\sqrt{B/m \lambda}
+lazy, Section 3, 299
+    causes little change in the network's parameters
+taylor, App. C.2, 1413
+    \leq \tilde C L^3\left(\frac{B}{m \lambda}\right)^{2/3} \sqrt{m \log m}
+linearisation, Section 3, 301
+    Training this linearized model with a squared error loss is equivalent to kernel regression
+gain-of-network, App. C, 1054
+    \hat\gamma_T \leq \gamma_T + \epsilon(m)
+"""
+
+# %% ../../nbs/27_claims.ipynb #c7d10b04
+QUOTED += r"""
+variance-bound, App. C, 986
+    \hat \sigma^2_{T_e}(G) \leq \frac{2\hat\gamma_{T_e}}{T_e\log(1+\lambda^{-1})}
+episodes, App. C, 947
+    it holds that $E \leq \lceil \log_2 T \rceil$
+keeps-optimum, App. C, 999
+    the algorithm will not eliminate $G^*$
+regret-bound, Section 4.3, 472
+    R_T =\tilde\cO \left(\sqrt{T\gamma_{T, \mathrm{GNN}}}
+table-neural, Section 4.3, 476
+    This bound suggests that as $N$ grows, finding the optimal graph can become more challenging
+complete-graphs, Section 5, 544
+    the aggregated node features $\bar\vh_{G,i}$ are identical for all $i \leq N$
+nn-sets-larger, Section 4.3, 481
+    Confidence sets which are constructed for member of $\cH_{\mathrm{NN}}$ are larger
+nn-less-accurate, Section 4.3, 482
+    This results in less accurate reward estimates.
+stopping-crucial, Section 5, 506
+    the stopping criterion for gradient descent plays a crucial role in achieving sublinear regret
+steps-grow, Section 5, 507
+    as $t$ grows, the network is often trained for more gradient descent steps $J$
+diagonal-negligible, App. D.2, 1473
+    allow us to use this diagonal approximation with a negligible cumulative error
+diagonal-worsens, App. D.2, 1473
+    which gets worse as the number of network parameters grow
+smoother-samples, App. D.1, 1442
+    We choose the posterior GP over the prior as it produces somewhat smoother samples.
+not-in-rkhs, App. D.1, 1443
+    functions drawn from this GP {\em do not} reside in $\Hgntk$
+published-best, Section 5, 513
+    \gnnus consistently outperforms the other methods
+published-gnn, App. D.3, 1561
+    The GNN methods consistently outperform NN methods.
+published-density, Section 5, 537
+    reduces the performance gap between \gnnucb and \nnucb
+published-longer, Section 5, 548
+    it takes longer to find the optima when the graphs are more dense
+best-everywhere, Section 1, 213
+    our algorithm consistently outperforms baselines  across a range of problem instances
+best-as-run, Section 5, 525
+    \gnnus consistently outperforms other algorithms
+gnn-beats-nn, App. D.3, 1561
+    The GNN methods consistently outperform NN methods.
+finds-optimum, Section 5, 513
+    find the optimal graph, regardless of the size of the domain
+nn-may-fail, Section 5, 514
+    may fail to scale and find the optima in limited time
+sublinear, Section 5, 513
+    attain sublinear regret for all dataset configurations
+scales-with-arms, Section 5, 525
+    scales well with size of the action set $\vert \cG\vert$
+out-of-the-box, Section 5, 499
+    are not sensitive to domain configurations and work for all $D_{p,N}$ out of the box
+size-gnn-pe, Section 5, 531
+    Increasing $N$ has little effect on \gnnus.
+same-steps, Section 5, 519
+    manages to find a global maxima within roughly the same number of steps
+size-nn-pe, Section 5, 519
+    which is more affected by increasing graph size
+size-gnn, Section 5, 520
+    the performance of GNN methods scales well with $N$
+size-nn, Section 5, 520
+    while this is not the case for NN methods
+sparse-small, App. D.3, 1571
+    Inference on sparse small graphs is challenging
+density-gnn-ucb, Section 5, 548
+    it takes longer to find the optima when the graphs are more dense
+density-nn-ucb, Section 5, 549
+    improves as the edge probability $p$ grows
+density-gap, Section 5, 549
+    the performance gap between the two method is reduced for graphs that are more dense
+density-nn, App. D.3, 1578
+    The NN algorithms tend to improve as $p$ grows.
+density-ucb-mostly, Section 5, 550
+    This behaviour is observed predominantly for the UCB algorithms.
+insensitive, App. D.3, 1553
+    The GNN methods then to perform well for many configurations of $\lambda$ and $\beta$.
+less-sensitive-than-nn, App. D.3, 1553
+    The GNN methods then to perform well for many configurations of $\lambda$ and $\beta$.
+"""
+
+# %% ../../nbs/27_claims.ipynb #c7d10b06
+def read_quotations(
+    text:str, # Pairs of lines: key, section and line; then the words, indented
+)->dict[str, Quotation]: # By key
+    "Quotations from their list."
+    lines = [line for line in text.splitlines() if line]
+    heads = [line.split(", ") for line in lines[::2]]
+    return {key: Quotation(section, int(number), words[4:])
+            for (key, section, number), words in zip(heads, lines[1::2], strict=True)}
+
+# %% ../../nbs/27_claims.ipynb #c7d10b09
+READINGS = {
+    "factorial": Reading(
+        "that without more about the base kernels the average over all orders cannot be computed "
+        "with fewer than (N!)² terms",
+        "there were base kernels for which the sum over pairs of nodes is not the average over "
+        "all orders",
+        "",
+        "for arbitrary base kernels the kernel of equation 1 is the mean over all pairs of nodes "
+        "of the mean base kernel, so N² terms, N³ evaluations of base kernels at most, are enough"),
+    "third-term": Reading(
+        "that the terms of the exact multiplier that the informal theorem leaves out tend to zero "
+        "as t, and with it the width, grows",
+        "the third term fell below the two that are kept, for any width and any number of "
+        "training steps",
+        "",
+        "the third term of β tends to a constant and not to zero; the proof of the regret bound "
+        'says so itself (line 1043, "becomes a constant factor")'),
+    "variance-bound": Reading(
+        "the inequality of the proof, for the kernel and the ridge with which the errata correct "
+        "it",
+        "a variance were above the bound",
+        "it was tested with one ridge and the normalised kernel, as the coverage of the sets is; "
+        "it now says so"),
+    "keeps-optimum": Reading(
+        "that the optimum survives all eliminations with the stated probability",
+        "the interval fell below that probability",
+        "it was tested with one ridge, the normalised kernel and two terms of β, as the coverage "
+        "of the sets is; it now says so"),
+    "regret-bound": Reading(
+        "the rate of the bound in T and its dependence on β",
+        "the slope of the regret were above one, or its constant grew with β",
+        "it was tested with one ridge, the normalised kernel and two terms of β, as the coverage "
+        "of the sets is; it now says so"),
+    "nn-less-accurate": Reading(
+        "that the error of the plain network's mean is larger, in every kind of domain",
+        "the interval of one comparison contained zero",
+        "the verdict is what it was; the interval shown beside it was wider than that of the test "
+        "and contained zero, and is now that of the test"),
+    "stopping-crucial": Reading(
+        "that when training stops matters: by the rule the regret is lower than after clearly "
+        "fewer or clearly more steps",
+        "both regrets were on one side, or runs with fewer and with more steps of Adam decided",
+        "linearised networks with a ridge cannot overfit, and the rule sat at its cap, so the test "
+        "could not fail where it matters; what there is with real networks points both ways"),
+    "diagonal-negligible": Reading(
+        "that the uncertainty by the diagonal is close to that by the whole matrix, on the arms "
+        "that were pulled",
+        "the diagonal were within our margin of the matrix; it is beyond the gross margin, more "
+        "than twice as large",
+        "",
+        "after some tens of pulls the uncertainty by the diagonal is a multiple of the exact one, "
+        "and by their own sentence it gets worse at the width that they use"),
+    "smoother-samples": Reading(
+        "that functions from the posterior have a smaller RKHS norm than draws from the prior; "
+        "the sentence names no measure",
+        "draws themselves had a smaller norm (holds), or the posterior mean had not "
+        "(contradicted)",
+        "the change of the norm does not depend on the number of graphs: large on our 60, nothing "
+        "on their 10,000; and their code takes the posterior mean, for which the sentence is true"),
+    "not-in-rkhs": Reading(
+        "the well-known fact about draws from a Gaussian process on a domain without end",
+        "the norm of a draw did not grow with the domain",
+        "the correction had been called the control: the sentence is true of a domain without "
+        "end, and the domains of the paper are finite"),
+    "published-best": Reading(
+        "that GNN-PE ends lowest in the panels of Figure 1, which the sentence presents",
+        "it ended lower in every panel (holds), or higher by two standard errors in one "
+        "(contradicted)",
+        "the panels of Figure 6 had been counted, of which the sentence does not speak"),
+    "best-everywhere": Reading(
+        "that GNN-PE has a lower regret than GNN-UCB and both NN methods, which the appendix "
+        "calls baselines, in the domains and numbers of arms of the figures",
+        "no rival had a clearly lower regret in any domain; who is best by the authors' own "
+        "figures is judged by published-best",
+        "",
+        "at N = 20, p = 0.2 with 200 arms, a panel of Figure 1, GNN-UCB, which the appendix names "
+        "as a baseline, has a clearly lower regret than GNN-PE by each of the three regrets and in "
+        "each of our three protocols (kernels of infinite width, exact uncertainty, the selection "
+        "of settings not in the intervals), and in the authors' own figures it ends lower in most "
+        "panels")}
+
+# %% ../../nbs/27_claims.ipynb #c7d10b0b
+READINGS |= {
+    "out-of-the-box": Reading(
+        "that λ and β of the smallest domain do as well in the others as λ and β that were "
+        "selected there, with everything else equal",
+        "the cost of the selected pair were below the margin for all four algorithms (holds), or "
+        "above it (depends)",
+        "other random pulls and another schedule had been changed together with λ and β; at equal "
+        "pulls and schedule both UCB methods hold and the two others are open"),
+    "size-gnn-pe": Reading(
+        "that large graphs do not hurt GNN-PE",
+        "its regret grew by more than the margin",
+        'an improvement had counted against "little effect"'),
+    "same-steps": Reading(
+        "that GNN-PE does not need longer on large graphs, in contrast to NN-PE",
+        "it found the optimum at a rate that is lower by more than the margin",
+        "runs that never find the optimum had entered a mean of steps; the log-rank test, which "
+        "treats them as censored, decides"),
+    "size-gnn": Reading(
+        'that the regret of the GNN methods does not grow with the number of nodes; "well" has no '
+        "number",
+        "no growth went beyond the margin (holds), or one were clearly more than a doubling "
+        "(contradicted)",
+        "one heavy-tailed cell decides: GNN-UCB without random pulls at p = 0.05, where the mean "
+        "grows and the median falls; with the paper's random pulls both fall"),
+    "size-nn": Reading(
+        "that the regret of the NN methods grows with the number of nodes, at every density",
+        "it clearly fell in one cell (contradicted), or grew in all (holds)",
+        "an interval that contains zero had counted as a contradiction because it excluded an "
+        "advantage of a tenth"),
+    "sparse-small": Reading(
+        "that the GNN methods have a larger regret there than elsewhere in the mean; the caption "
+        "says challenging, not the hardest",
+        "the mean of the other domains were clearly lower for both methods (holds), or clearly "
+        "higher for one (contradicted)",
+        "the hardest had been asked for"),
+    "density-gnn-ucb": Reading(
+        "that GNN-UCB finds the optimum later when p = 0.95 than when p = 0.05, on graphs of 20 "
+        "nodes as in Figure 3",
+        "it clearly found it later when p = 0.05",
+        "runs that never find the optimum had entered a mean of steps as one step more than the "
+        "last; medians favour the paper, and the log-rank test is open in the population, where "
+        "the two curves cross, and holds in the paper's protocol"),
+    "density-nn": Reading(
+        "that both NN methods have a lower regret on dense graphs than on sparse ones, in the "
+        'mean over sizes; "tend" does not mean everywhere',
+        "both primary panels agreed",
+        "which regret is meant decides: by regret they improve in every protocol, by "
+        "best-observed regret in the paper's protocol they get worse; that had been called a "
+        "correction"),
+    "insensitive": Reading(
+        "that many pairs of λ and β of a GNN method do well, by the standard of the NN method at "
+        'its best; "many" has no number',
+        "half of the grid did (holds), or not one pair in twenty (contradicted)",
+        "\"many\" had been read as half of the grid within a tenth of the best, a threshold of "
+        "ours; now the standard is the best NN setting, and the share is in the row")}
+
 # %% ../../nbs/27_claims.ipynb #69baf54b
 def paper_ledger(
     results:str|Path, # Folder of result tables: nbs/results of the source, or your own
     experiments:bool=True, # Without them: only what needs no runs
 )->tuple[pd.DataFrame, pd.DataFrame]: # One row for each claim; one for each panel
     "Test every claim of the paper; a missing table is an error that says how to make it."
-    return ledger([c for c in CLAIMS if experiments or c.kind != "experiment"], results)
+    chosen = [c for c in CLAIMS if experiments or c.kind != "experiment"]
+    return ledger(chosen, results, quotations=read_quotations(QUOTED), readings=READINGS)

@@ -8,7 +8,8 @@ __all__ = ['RELEASED_VALUES', 'RELEASED_PULLS', 'ENV_SEED', 'LAUNCH_SEED', 'INGR
            'random_regret', 'FlatNet', 'slope_', 'released_net', 'paper_net', 'flat_inputs', 'outputs', 'gradients',
            'released_unit', 'slope_norm', 'released_stops', 'released_training', 'DiagonalUncertainty',
            'ExactUncertainty', 'limit_mean', 'uncertainty_units', 'Player', 'ucb_choice', 'elimination_choice',
-           'Progress', 'best_known', 'choose', 'step', 'save_progress', 'resume', 'released_run', 'run_record']
+           'Progress', 'best_known', 'choose', 'step', 'save_progress', 'resume', 'released_run', 'run_record',
+           'redrawn_ratios']
 
 # %% ../../nbs/26_released.ipynb #dbaa5e51
 import dataclasses, json, math, time
@@ -577,3 +578,23 @@ def run_record(
            for when, at in (("", T - 1), ("_half", T//2 - 1))}
     return row | dict(found_at=int(hit[0]) + 1 if len(hit) else -1, mean_gap=gap,
                       steps=p.steps, seconds=p.seconds), curves
+
+# %% ../../nbs/26_released.ipynb #d2a90b02
+def redrawn_ratios(
+    runs, # Rows of the table `released_domains`
+    rng:np.random.Generator, # Draws the bootstrap samples
+    value:str="best_observed_regret", # Which regret
+    samples:int=4000, # Bootstrap samples of rewards
+): # A pandas table: N, p, m, rewards, ratio, low, high
+    "Regret of NN-UCB divided by that of GNN-UCB, with 95 % intervals over rewards."
+    import pandas as pd
+    rows = []
+    for (N, p, m), group in runs.groupby(["N", "p", "m"]):
+        v = group.pivot(index="run", columns="algorithm", values=value).dropna()
+        if len(v) < 2: continue
+        some = v.to_numpy()[rng.integers(len(v), size=(samples, len(v)))].mean(1)
+        low, high = np.quantile(some[:, list(v).index("NN-UCB")]/some[:, list(v).index("GNN-UCB")],
+                                (0.025, 0.975))
+        rows.append(dict(N=N, p=p, m=m, rewards=len(v), low=low, high=high,
+                         ratio=v["NN-UCB"].mean()/v["GNN-UCB"].mean()))
+    return pd.DataFrame(rows)

@@ -6,8 +6,8 @@
 __all__ = ['site']
 
 # %% ../../nbs/46_site.ipynb #b0c2c1d5
-import ast, base64, builtins, functools, importlib, inspect, io, json, os, re, shutil, symtable, sys
-import tempfile, textwrap, zipfile
+import ast, base64, builtins, functools, importlib.util, inspect, io, json, os, re, shutil, symtable
+import sys, tempfile, textwrap, zipfile
 from collections.abc import Callable
 from importlib.resources import files
 from operator import attrgetter
@@ -794,6 +794,56 @@ def finish(
     for p, text in pages.items(): p.write_text(finished(text, html, ids), encoding="utf-8")
     redirect(html, moved, ids, url)
 
+# %% ../../nbs/46_site.ipynb #9f0c2e02
+BROWSERS = "chromium", "chromium-browser", "google-chrome" # Names of the program, in order
+SHEET = {"format": "A4", "print_background": True, "prefer_css_page_size": True,
+         "margin": dict.fromkeys(("top", "bottom", "left", "right"), "18mm")}
+
+def no_printer()->str: # Nothing, if pages can be printed
+    "Why no page can be printed here."
+    if not any(map(shutil.which, BROWSERS)): return f"none of {', '.join(BROWSERS)} is on the PATH"
+    return "" if importlib.util.find_spec("playwright") else "playwright is not installed"
+
+def print_pages(
+    pages:list[Path], # Finished pages
+)->list[Path]: # Their PDFs, beside them
+    "Print pages with a browser."
+    sync_playwright = optional("playwright.sync_api", "dev").sync_playwright
+    program = next(filter(None, map(shutil.which, BROWSERS)))
+    with sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=program, args=["--no-sandbox", "--headless"])
+        for path in pages:
+            tab = browser.new_page()
+            tab.goto(path.as_uri())
+            tab.wait_for_function("!document.querySelector('html.typesetting')")
+            tab.evaluate("document.querySelectorAll('img').forEach(e => { e.loading = 'eager' })")
+            tab.wait_for_function("[...document.images].every(e => e.complete)")
+            tab.pdf(path=path.with_suffix(".pdf"), **SHEET)
+        browser.close()
+    return [path.with_suffix(".pdf") for path in pages]
+
+# %% ../../nbs/46_site.ipynb #9f0c2e04
+def on_paper(
+    html:Path, # A finished site
+    printer:Callable=print_pages, # From pages to their PDFs
+    reason:str|None=None, # Why there is no printer; nothing: there is one; None: look
+):
+    "Print the pages that ask for it, and link them to their PDFs."
+    soup = optional("bs4", "docs").BeautifulSoup
+    texts = {p: p.read_text(encoding="utf-8") for p in sorted(html.glob("*.html"))}
+    pages = {p: found for p, text in texts.items()
+             if (found := re.findall(r'<span class="pdf">.*?</span>', text, re.S))}
+    if not pages: return
+    reason = no_printer() if reason is None else reason
+    if reason: print(f"no page was printed: {reason}")
+    else: printer(list(pages))
+    for p, spans in pages.items():
+        link = f'<a class="pdf" download href="{p.stem}.pdf">{{}}</a>'
+        for span in spans:
+            words = soup(span, "html.parser").span.decode_contents()
+            texts[p] = texts[p].replace(span, "" if reason else link.format(words))
+        p.write_text(texts[p], encoding="utf-8")
+
 # %% ../../nbs/46_site.ipynb #221ea36a
 QUARTO = re.compile(rf"^:{{3,}}.*|\{{[#.][a-z][^}}\n]*\}}|{REFERENCE.pattern}", re.M)
 
@@ -977,5 +1027,6 @@ def site(
         write_pages(source, cfg)
         render(source, html, settings)
         finish(html, moved or {}, settings["html_baseurl"])
+        on_paper(html)
         install(html, folder)
     print(f"wrote {len(list(folder.glob('*.html')))} pages to {os.path.relpath(folder)}")
