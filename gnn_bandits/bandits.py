@@ -121,6 +121,11 @@ class Algorithm:
     )->Tensor: # (n,)
         "A draw from what is believed, less its mean."
         return self.belief.deviation(rng)
+    def covariance(self,
+        arms:list[int], # k arms
+    )->Tensor: # (k, k)
+        "Joint covariance of some arms."
+        return self.belief.covariance(arms)
     def __len__(self): return len(self.prior)
     def __repr__(self):
         what = f"{self.model}, {len(self)} arms, t={self.t}"

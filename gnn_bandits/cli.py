@@ -170,7 +170,7 @@ POLICY, MODEL = Among("policies.POLICIES"), Among("paper.algorithms.MODELS")
 ALGORITHM, PRESET = Among("bandits.ALGORITHMS"), Among("paper.algorithms.PRESETS")
 DATA, NOISE = Among("paper.datasets.DATASETS"), Among("core.NOISES")
 FIGURES = Among("paper.figures.FIGURES", ("all",), several=True)
-INVALID = Literal["raise", "skip"]
+INVALID, PLATE = Literal["raise", "skip"], Among("campaigns.PLATES")
 
 # %% ../nbs/22_cli.ipynb #d0be612e
 def names(text):
@@ -248,6 +248,7 @@ def new(
     id:str=None, # Column that holds ids; "id" if there is one, else candidates are numbered
     minimize:bool=False, # Small values are wanted, not large ones
     policy:POLICY="ucb", # How it chooses
+    plate:PLATE="diverse", # How the first candidates are picked: far from one another, or at random
     noise_std:float=None, # Standard deviation of a measurement, if it is known
     value:str=None, # Column of the table that holds results known already
     seed:int=0, # Seed of everything that is random
@@ -263,14 +264,15 @@ def new(
     path, json = one_source(file, graphs, json, npz)
     check_new(out, path, hops)
     with busy(f"reading {path}"):
-        from gnn_bandits.campaigns import Campaign
+        from gnn_bandits.campaigns import Campaign, CampaignPolicy
         from gnn_bandits.intake import read_candidates
         found = read_candidates(path, smiles, id, features, invalid, undirected,
                                 1 if hops is None else hops)
         results = known_results(found, value, path)
     about_intake(found)
     id_hint(found, id, smiles)
-    with busy("writing"), Campaign.create(out, found.domain, not minimize, noise_std, policy,
+    how = CampaignPolicy(policy, plate=plate)
+    with busy("writing"), Campaign.create(out, found.domain, not minimize, noise_std, how,
                                           found.ids, seed, own_table(found), results=results) as c:
         known = len(c.observations)
         first = min(c.policy.first(len(c)), len(c))
@@ -462,10 +464,12 @@ def status(
         counts = {s: states.count(s) for s in dict.fromkeys(states)}
         any_told, model = len(c.exact) > 0, c.model()
         best, lucky = (c.best(3), c.best_measured()) if any_told else ([], [])
+        sure = c.contenders() if any_told else None
         goal, pending, events = c.goal(), c.pending, c.events
         data = dict(folder=str(folder), candidates=len(c), states=counts, goal=goal,
                     measurements=len(c.observations), maximize=c.maximize, policy=vars(c.policy),
-                    readonly=c.readonly, best=best, best_measured=lucky, pending=pending,
+                    readonly=c.readonly, best=best, best_measured=lucky, contenders=sure,
+                    pending=pending,
                     model=dict(sentences=model.sentences, facts=model.facts, score=model.score))
     lines = [f"{len(states)} candidates: {', '.join(f'{k} {s}' for s, k in counts.items())}; "
              f"{data['measurements']} measurements; {'largest' if c.maximize else 'smallest'} is "
@@ -473,7 +477,8 @@ def status(
     if goal: lines.append(f"goal {goal['value']:g}: {'reached' if goal['reached'] else 'not yet'}")
     if any_told:
         lines += ["", "believed best", *fit_table(best.drop(columns="arm")),
-                  f"best single value: {lucky['value'].iloc[0]:.6g} of {lucky['id'].iloc[0]}"]
+                  f"best single value: {lucky['value'].iloc[0]:.6g} of {lucky['id'].iloc[0]}",
+                  sure["sentence"]]
     if len(pending):
         shown = with_minutes(pending)[["id", "mean", "time (UTC)", "author"]]
         lines += ["", "pending", *fit_table(filled(shown))]
@@ -591,18 +596,21 @@ def policy(
     folder:str, # Of the campaign
     name:list[str]=(), # The new policy; shows the present one if not given
     beta:float=None, # Multiplier of the uncertainty; the policy's own if not given
-    starts:int=None, # Candidates picked at random first; by the size of the pool if not given
+    starts:int=None, # Candidates before the model is asked; by the size of the pool if not given
+    plate:PLATE=None, # How these are picked; as before if not given
     repeats:Literal["no", "yes", "noisy"]="no", # Suggest measured candidates again
     json:bool=False, # Print JSON for a script
 ):
     "Show or change how the next candidates are chosen."
     if len(name) > 1: raise ValueError(f"expected one policy, got {' '.join(name)}")
-    changing = bool(name) or beta is not None or starts is not None or repeats != "no"
+    changing = bool(name) or beta is not None or starts is not None or (
+        repeats != "no" or plate is not None)
     with opened(folder) as c:
         if changing:
             from gnn_bandits.campaigns import CampaignPolicy
             again = {"no": False, "yes": True}.get(repeats, repeats)
-            c.set_policy(CampaignPolicy(name[0] if name else c.policy.name, beta, starts, again))
+            c.set_policy(CampaignPolicy(name[0] if name else c.policy.name, beta, starts, again,
+                                        plate))
         found = dict(vars(c.policy), factor=c.policy.factor)
     said = f"{found['name']}: multiplier {found['factor']:g}, repeats {found['repeats']}"
     with recorded(f"the policy is now {said}" if changing else ""):

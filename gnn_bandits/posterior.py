@@ -530,14 +530,29 @@ def _mean_for(self:WeightSpace, rewards):
 
 # %% ../nbs/07_posterior.ipynb #9e4a2d04
 @patch
+def _kept(self:WeightSpace):
+    "(n,) the share of its shared part that each arm has left."
+    r, kept = self.residual[self.arms], torch.ones(len(self), dtype=torch.float64)
+    kept[self.arms] = 1 - r/(r + self.lam/self.counts)
+    return kept
+
+@patch
 def covariances(self:WeightSpace, arms):
     "Posterior covariances of some arms with all arms."
-    arms, keep = check_arms(arms, len(self)), torch.ones(len(self), dtype=torch.float64)
-    r = self.residual[self.arms]
-    keep[self.arms] = 1 - r/(r + self.lam/self.counts)
+    arms, keep = check_arms(arms, len(self)), self._kept()
     C = self._times(self.Sigma @ self._rows(arms)[0].T).T*keep[arms, None]*keep
     C[torch.arange(len(arms)), arms] = self.std[arms].square()
     return C
+
+# %% ../nbs/07_posterior.ipynb #b4880058
+@patch
+def covariance(self:WeightSpace, arms=None):
+    "Joint posterior covariance of some arms, from their features alone."
+    arms = check_arms(range(len(self)) if arms is None else arms, len(self))
+    P, keep = self._rows(arms)[0], self._kept()[arms]
+    C = P @ self.Sigma @ P.T*keep[:, None]*keep
+    C.diagonal().copy_(self.std[arms].square())
+    return (C + C.T)/2
 
 # %% ../nbs/07_posterior.ipynb #b1097456
 @patch
@@ -557,10 +572,12 @@ class RowsPosterior(Belief):
         prior_draw:Callable|None=None, # rng -> (n,) a function drawn from the prior, for `draw`
         private:float=0., # Variance of each arm that it shares with no other, added to the kernel
         hidden:float=0., # Part of it that `std` and draws leave out for arms never pulled
+        pairs:Callable|None=None, # list of q arms -> (q, q) prior covariances, for less than rows
     ):
         check_number("private", private, hidden)
         self.variances = torch.as_tensor(variances, dtype=torch.float64) + private
         self.rows, self.prior_draw, self.private = rows, prior_draw, float(private)
+        self.pairs = pairs
         super().__init__(lam, hidden)
     def _clear(self):
         new = self.variances.new_zeros
@@ -571,7 +588,9 @@ class RowsPosterior(Belief):
     def _told(self): return [self.pulls.place[a] for a in self._at.tolist()], self._w
     def _variances(self): return hide(self._var.clamp(min=0), self._at, self.hidden)
     def block(self, arms):
-        C = torch.cat([self.rows(some.tolist())[:, arms] for some in arms.split(self.together)])
+        if self.pairs is not None: C = self.pairs(arms.tolist())
+        else: C = torch.cat([self.rows(some.tolist())[:, arms]
+                             for some in arms.split(self.together)])
         C.diagonal().add_(self.private)
         return C
 
@@ -585,6 +604,16 @@ def covariances(self:RowsPosterior, arms):
     with one_thread():
         for piece in self._V: C.addmm_(piece[:, arms].T, piece, alpha=-1)
     return C
+
+# %% ../nbs/07_posterior.ipynb #5b8854f9
+@patch
+def covariance(self:RowsPosterior, arms=None):
+    "Joint posterior covariance of some arms, from theirs alone."
+    arms = torch.tensor(check_arms(range(len(self)) if arms is None else arms, len(self)))
+    C = self.block(arms)
+    with one_thread():
+        for piece in self._V: C.addmm_(piece[:, arms].T, piece[:, arms], alpha=-1)
+    return (C + C.T)/2
 
 # %% ../nbs/07_posterior.ipynb #5b0c1a10
 PIECE = 2048 # Rows of V that are kept in one piece, at most

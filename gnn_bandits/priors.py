@@ -163,7 +163,7 @@ class ByRows(Form):
         return self.root @ normal(len(self)) if len(self) <= WHOLE_POOL else self.wide_draw(normal)
     def start(self, lam, private=None):
         private = private or 0.
-        return RowsPosterior(self.rows, self.diag, lam, self.draw, private, private)
+        return RowsPosterior(self.rows, self.diag, lam, self.draw, private, private, self.block)
 
 # %% ../nbs/35_priors.ipynb #555c08d7
 class ByFeatures(Form):

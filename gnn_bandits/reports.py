@@ -440,7 +440,8 @@ def advice(
     able = int(still_best(campaign)[0].sum())
     words.append(f"By their 90 % intervals, {able:,} of {len(campaign):,} candidates could still "
                  "be the best.")
-    words.append(proof["sentence"])
+    sure = campaign.contenders()
+    words += [sure["sentence"], proof["sentence"]]
     if arm is not None:
         gain = gain if gain > 1e-6*spread else 0.
         words.append(f"The largest expected improvement of one more measurement is {gain:.3g}, at "
@@ -667,7 +668,8 @@ def best_part(
     scale = common_scale(campaign, campaign.predict(arms=[int(top["arm"]), int(single["arm"])]))
     show, told = formatter(scale), lambda k: f"{k} measurement{'s'*(k > 1)}"
     facts = lambda r: {"Predicted": show(r["mean"]),
-                       "90 % interval": f"{show(r['low'])} to {show(r['high'])}"}
+                       "90 % interval": f"{show(r['low'])} to {show(r['high'])}",
+                       "Best of the pool": f"with probability {r['p_best']:.2f}"}
     bar = lambda r: interval_bar(r["low"], r["mean"], r["high"], scale, float(single["value"]))
     values = ", ".join(filter(None, (show(top["value"]), top.get("bound", ""))))
     mean = {"Measured (mean)": f"{values}, {told(int(top['measurements']))}"}
@@ -685,7 +687,7 @@ def progress_part(
     if campaign.exact.empty: return None
     found = progress(campaign)
     last, show = found.iloc[-1], formatter([*found["value"], *found["random"]])
-    words = "The solid line should leave the dashed one behind after the random start."
+    words = "The solid line should leave the dashed one behind after the first plate."
     return dict(best=show(last["best"]), random=show(last["random"]),
                 chart=chart(plot_progress, campaign, words))
 
@@ -762,7 +764,7 @@ def candidates_part(
 )->dict: # The table, and what of it is shown
     "The candidates by rank."
     rows, obs = ranked(campaign).head(ROWS), campaign.exact
-    given = rows.columns[rows.columns.get_loc("high") + 1:]
+    given = rows.columns[rows.columns.get_loc("p_best") + 1:]
     show = formatter([*obs["value"], *rows["mean"]])
     if obs.empty: rows = rows.sort_values("arm")
     values = rows["value"].map(show)
@@ -770,12 +772,15 @@ def candidates_part(
     table = pd.DataFrame({"rank": rows["rank"].map(lambda r: "" if pd.isna(r) else str(r)),
                           "candidate": rows["id"].map(shorten), "state": rows["state"],
                           "predicted": rows["mean"].map(show), "low": rows["low"].map(show),
-                          "high": rows["high"].map(show), "measured": values,
+                          "high": rows["high"].map(show),
+                          "probably best": rows["p_best"].map(
+                              lambda p: "" if pd.isna(p) else f"{p:.3f}"),
+                          "measured": values,
                           "times": rows["measurements"], "reason": rows["reason"].map(shorten)})
     if not rows["reason"].any(): table = table.drop(columns="reason")
     extra = pd.DataFrame({c: ["" if pd.isna(v) else shorten(v) for v in rows[c]]
                           for c in given[:COLUMNS]}, index=rows.index)
-    numeric = ["rank", "predicted", "low", "high", "measured", "times"]
+    numeric = ["rank", "predicted", "low", "high", "probably best", "measured", "times"]
     numeric += [c for c in extra if pd.api.types.is_numeric_dtype(rows[c])]
     return dict(frame=pd.concat([table, extra], axis=1), numeric=numeric, given=len(given),
                 extra=len(extra.columns), cut=len(campaign) > len(rows))

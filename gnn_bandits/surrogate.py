@@ -29,6 +29,7 @@ from .gntk import check_domains
 from .graphs import GraphDomain, look_alike
 from .kernels import GNTK, Kernel, Overlap, Relational, Sum, Typed
 from .molecules import ELEMENTS, MORGAN_FEATURES
+from .policies import log_p_best
 from .posterior import Belief
 from .priors import ROWS_POOL, WHY, Prior, form_for
 from .relations import components
@@ -850,6 +851,19 @@ def interval(
     "An interval for the true value of each arm, in the user's unit."
     check_number("level", level, above=True, high=1 - 1e-9)
     return self._ends(*self._spread(), level, self._update().exact.arms)
+
+# %% ../nbs/18_surrogate.ipynb #398db2f3
+@patch
+def p_best(
+    self:Surrogate,
+    pool:Tensor|None=None, # (n,) boolean, arms that could be the best; None: all
+    *,
+    rng:np.random.Generator, # Source of the draws
+)->Tensor: # (n,) add up to one, zero outside the pool
+    "How probably each arm is the best of the pool."
+    fit, latent = self.fit, self.latent
+    own = torch.full_like(latent.mean, fit.private/fit.scale).index_fill(0, latent.arms, 0.)
+    with one_thread(): return log_p_best(latent, pool, own=own, rng=rng).exp()
 
 # %% ../nbs/18_surrogate.ipynb #13a50063
 @patch(as_prop=True)

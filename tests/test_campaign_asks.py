@@ -7,12 +7,13 @@ import pandas as pd
 import pytest
 import torch
 
-from gnn_bandits import cli
+from gnn_bandits import campaigns, cli
 from gnn_bandits.kernels import GNTK
 from gnn_bandits.priors import Prior
-from gnn_bandits.campaigns import SPAN, Arm, Campaign, CampaignPolicy, propose
+from gnn_bandits.campaigns import PLATES, SPAN, Arm, Campaign, CampaignPolicy, propose
 from gnn_bandits.core import plain
 from gnn_bandits.graphs import GraphDomain
+from gnn_bandits.journal import Journal
 from gnn_bandits.surrogate import Surrogate
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -273,10 +274,10 @@ def test_large_numbers_of_an_earlier_version_that_the_model_can_use_still_work(c
 
 # a batch that straddles the start
 
-@pytest.mark.parametrize("policy", ["ucb", "ei", "ts", "pe", "random"])
+@pytest.mark.parametrize("policy", ["ucb", "ei", "ts", "pe", "po", "random"])
 @pytest.mark.parametrize("told", [False, True])
 @pytest.mark.parametrize("batches", [(8, 8), (16,), (10, 6), (3, 9, 4)])
-def test_as_many_candidates_at_random_as_announced(pool, tmp_path, policy, told, batches):
+def test_as_many_candidates_in_the_plate_as_announced(pool, tmp_path, policy, told, batches):
     c = Campaign.create(tmp_path/"c", pool, policy=CampaignPolicy(policy, starts=10))
     asked = []
     for n in batches:
@@ -284,7 +285,8 @@ def test_as_many_candidates_at_random_as_announced(pool, tmp_path, policy, told,
         if told: c.tell(asked[-n:], np.sin(asked[-n:]))
     assert len(set(asked)) == 16
     why = [w["why"] for e in c._events if e.kind == "ask" for w in e.data["why"]]
-    assert [w == "at random, as a start" for w in why] == [True]*10 + [False]*6
+    start = PLATES["random" if policy == "random" else "diverse"]
+    assert [w == start for w in why] == [True]*10 + [False]*6
     assert all(w.startswith("at random" if policy == "random" else policy) for w in why[10:])
     if told and len(batches) > 1: assert why[-1] in (policy, "at random")
 
@@ -347,3 +349,79 @@ def test_correlations_agree_however_a_prior_is_held(pool):
         np.testing.assert_allclose(got, (C/d/d[:, None])[arms][:, others], atol=2e-8)
         assert math.isclose(float(got[0, 1]), 1., abs_tol=2e-8)
         assert prior.correlations(arms, []).shape == (3, 0)
+
+
+# the first plate
+
+def test_a_new_campaign_begins_with_candidates_far_apart_and_says_so(pool, tmp_path):
+    policy = CampaignPolicy(starts=6)
+    one, each = (Campaign.create(tmp_path/k, pool, policy=policy, seed=5) for k in ("one", "each"))
+    batch = one.ask(6)
+    assert [a for _ in range(6) for a in each.ask()] == batch           # whatever the batches
+    assert one.settings["policy"]["plate"] == "diverse"
+    assert {w["why"] for e in one._events for w in e.data["why"]} == {PLATES["diverse"]}
+    prior = one._priors_of()[0].standard
+    D = prior.diag[:, None] + prior.diag - 2*prior.K
+    for k in range(1, 6):
+        least = D[batch[:k]].amin(0)
+        assert least[batch[k]] >= least.max()*(1 - 1e-9)
+    other = Campaign.create(tmp_path/"other", pool, policy=policy, seed=6)
+    assert other.ask(6) != batch
+
+
+def test_a_campaign_of_before_keeps_its_random_plate(pool, tmp_path):
+    new = Campaign.create(tmp_path/"r", pool, policy=CampaignPolicy(starts=6, plate="random"))
+    c = Campaign.create(tmp_path/"c", pool, policy=CampaignPolicy(starts=6))
+    settings = json.loads((c.path/"campaign.json").read_text())
+    del settings["policy"]["plate"]
+    c.close()
+    (c.path/"campaign.json").write_text(json.dumps(settings))
+    (c.path/"journal.db").unlink()
+    Journal.create(c.path/"journal.db", settings).close()
+    with Campaign.open(c.path) as old:
+        assert old.policy.plate is None and old.ask(6) == new.ask(6)
+        assert old.set_policy("ei").policy.plate is None
+        old.drop()
+        assert {w["why"] for w in json.loads(old.suggest(2).to_json(orient="records"))} == {
+            PLATES["random"]}
+    assert new.set_policy("ei").policy.plate == "random"
+    assert new.set_policy(CampaignPolicy(plate="diverse")).policy.plate == "diverse"
+
+
+def test_a_plate_keeps_away_from_what_is_known_and_leaves_twins_out(pool, tmp_path):
+    both = GraphDomain.concat([pool[:8], pool[:8]])
+    c = Campaign.create(tmp_path/"c", both, policy=CampaignPolicy(starts=8))
+    c.tell([3, 5], [1., 2.]).exclude(0, "gone").fail(1, "broke")
+    batch = c.ask(6)
+    assert len({a % 8 for a in (*batch, 3, 5)}) == 8 and not {0, 1} & set(batch)
+
+
+def test_a_plate_of_a_large_pool_is_chosen_in_a_sample(pool, monkeypatch):
+    monkeypatch.setattr(campaigns, "WIDE", 20)
+    monkeypatch.setattr(campaigns, "SAMPLE", 12)
+    prior, free = Prior.gntk(pool).standard, torch.ones(N, dtype=torch.bool)
+    free[::2] = False
+    batch = campaigns.diverse(prior, 5, free, [0, 2], np.random.default_rng(0))
+    assert len(set(batch)) == 5 and all(a % 2 for a in batch)
+    assert batch == campaigns.diverse(prior, 5, free, [0, 2], np.random.default_rng(0))
+    assert len(campaigns.diverse(prior, 99, free, [], np.random.default_rng(0))) == 12
+
+
+# how probably each candidate is the best
+
+def test_probabilities_of_being_the_best(pool, tmp_path):
+    both = GraphDomain.concat([pool, pool[:3]])
+    c = Campaign.create(tmp_path/"c", both, prior=Prior.gntk(both))
+    assert c.predict()["p_best"].isna().all()
+    with pytest.raises(ValueError, match="nothing was told"): c.contenders()
+    c.tell(range(3, 12), np.sin(np.arange(3, 12.))).exclude(20, "gone")
+    p = c.predict()["p_best"]
+    assert p.sum() == pytest.approx(1) and p[20] == 0 and (p.drop(20) > 0).all()
+    np.testing.assert_allclose(p[[0, 1, 2]], p[[N, N + 1, N + 2]])     # twins share
+    c.ask(2)
+    assert c.predict()["p_best"].equals(p) and Campaign.open(c.path).predict()["p_best"].equals(p)
+    sure = c.contenders(0.5)
+    assert sure["probability"] >= 0.5 > sum(sure["p_best"][:-1]) and 20 not in sure["arms"]
+    assert sure["measured"] == pytest.approx(p[3:12].sum()) and "probability" in sure["sentence"]
+    assert c.best()["p_best"][0] == p[c.best()["arm"][0]]
+    with pytest.raises(ValueError, match="level"): c.contenders(1.)

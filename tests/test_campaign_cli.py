@@ -156,7 +156,7 @@ def test_reopened_asks_the_same(good, lab):
     with Campaign.open("lab") as c: assert c.pending["id"].tolist() == ids[1]
 
 
-@pytest.mark.parametrize("policy", ["ucb", "ei", "ts", "pe", "random"])
+@pytest.mark.parametrize("policy", ["ucb", "ei", "ts", "pe", "po", "random"])
 def test_every_policy(good, policy):
     GraphDomain.from_networkx(nets()).save("pool.npz")
     good(f"new --npz pool.npz --policy {policy} --seed 3 --noise-std 0.1 --out lab")
@@ -502,7 +502,7 @@ def test_what_a_person_sees_at_the_start(good, bad):
     good("new p.json --out lab")
     assert "last events" not in good("status lab")
     asked = good("ask lab -n 2").splitlines()
-    assert asked[0].split() == ["id", "why"] and "at random, as a start" in asked[1]
+    assert asked[0].split() == ["id", "why"] and "far from the others" in asked[1]
     good("tell lab n3 1.5"), good("undo lab")
     said = good("status lab")
     assert "time (UTC)" in said and "undone" in said

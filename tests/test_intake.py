@@ -263,7 +263,7 @@ def test_one_is_true_in_a_policy(home):
         c.tell(range(6), np.arange(6.))
         assert len(c.suggest(6, repeats=1)) == len(c.suggest(6, repeats=True)) == 6
         c.set_policy(CampaignPolicy("ei", np.float32(2), np.int64(3), np.True_))
-        assert c.policy == CampaignPolicy("ei", 2., 3, True)
+        assert c.policy == CampaignPolicy("ei", 2., 3, True, "diverse")
 
 
 # tables

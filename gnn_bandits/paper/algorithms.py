@@ -129,6 +129,9 @@ class ShortcutBelief(Belief):
     def deviation(self, rng):
         "A draw from what is believed, less its mean."
         return self.std*torch.from_numpy(rng.standard_normal(len(self)))
+    def covariance(self, arms):
+        "The shortcut's uncertainties, as if arms were independent."
+        return self.std[arms].square().diag()
 
 # %% ../../nbs/40_algorithms.ipynb #446d3d8b
 def posterior_mean(alg, arms, rewards, rng):
@@ -346,7 +349,7 @@ def paper_algorithm(
 PAPER_ALGORITHMS = ("GNN-PE", "GNN-UCB", "NN-PE", "NN-UCB")
 COLORS = {"GNN-PE": "#0072B2", "GNN-UCB": "#D55E00", "NN-PE": "#009E73", "NN-UCB": "#CC79A7",
           "GNN-TS": "#E69F00", "NN-TS": "#000000", "GNN-EI": "#56B4E9", "NN-EI": "#882255",
-          "Random": "#767676"}
+          "GNN-PO": "#117733", "NN-PO": "#AA4499", "Random": "#767676"}
 LINES = {name: "--" if name.startswith("NN") else ":" if name == "Random" else "-"
          for name in COLORS}
 
