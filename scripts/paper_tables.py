@@ -21,9 +21,13 @@ from gnn_bandits.paper.claims import (EliminationSettings, coverage_rows, elimin
                                       stopping_rows)
 from gnn_bandits.paper.datasets import DATASETS, remainder_rows
 from gnn_bandits.paper.figures import Plan
-from gnn_bandits.paper.population import select, trained_switch
+from gnn_bandits.paper.population import (SELECTIONS, fresh_cells, picked_pairs, select,
+                                          selection_cells, selection_table, trained_switch)
 from gnn_bandits.paper.released import (random_regret, recipe_from, released_data, released_game,
                                         released_run, run_record)
+from gnn_bandits.paper.store import Store
+from gnn_bandits.paper.studies import study_table
+from gnn_bandits.paper.sweep import sweep
 from gnn_bandits.posterior import Posterior, gram_root
 from gnn_bandits.priors import LIMITS, Prior
 from gnn_bandits.rewards import sample_reward
@@ -147,14 +151,38 @@ def tuning_edges(keys, o):
 
 
 @cache
-def settings():
-    tuning = read_table(RESULTS/"tuning.csv.gz")
-    return select(tuning[tuning["d"] == 10])
+def tuning():
+    table = read_table(RESULTS/"tuning.csv.gz")
+    return table[table["d"] == 10]
+
+
+@cache
+def settings(): return select(tuning())
 
 
 def trained_population(keys, o):
     "Really trained networks against their linearisation, on the population of the ablation."
     return [r for k in keys for r in trained_switch(settings(), k).to_dict("records")]
+
+
+def swept(cells, o, name):
+    "The store in which all cells are, after playing what is missing."
+    if failed := sweep(cells, o.room/name, o.jobs).failed: raise SystemExit(f"{failed} failed")
+    return Store(o.room/name)
+
+
+def selection(keys, o):
+    "Test runs of all settings that resamples of the tuning runs select: paired differences."
+    pairs = picked_pairs(tuning())
+    cells = selection_cells(pairs)
+    return selection_table(swept(cells, o, "selection"), cells, pairs).to_dict("records")
+
+
+def fresh(keys, o):
+    "Fresh runs for two claims: UCB on dense graphs, and the graph networks with more arms."
+    theirs = select(read_table(RESULTS/"paper_tuning.csv.gz"), SELECTIONS["best-observed"])
+    cells = fresh_cells(settings(), theirs)
+    return study_table(swept(cells, o, "fresh"), cells).to_dict("records")
 
 
 def landing(keys, o):
@@ -350,6 +378,7 @@ RELEASED = [*product(("released", "training", "training+uncertainty", *LADDER), 
             *product(("network", "uncertainty", "network+uncertainty"), [512], ["NN-UCB"],
                      range(20)),
             *product(["uncertainty"], [512], ["GNN-UCB"], TELLING[:3]),
+            *product(["reward=redrawn"], [512], PAPER_ALGORITHMS, range(20)),
             *product(["released"], [2048], ["GNN-UCB"], TELLING[:3]),
             *product(["released"], [2048], ["NN-UCB"], TELLING)]
 
@@ -425,6 +454,8 @@ TABLES = {
     "stopping": Table(stopping, ("run",), lambda: [(run,) for run in range(24)]),
     "tuning_edges": Table(tuning_edges, digits=5),
     "trained_population": Table(trained_population, ("run",), lambda: [(r,) for r in range(20)]),
+    "selection": Table(selection, digits=5, ending=".csv.gz"),
+    "fresh": Table(fresh, digits=5, ending=".csv.gz"),
     "landing": Table(landing, ("seed",), lambda: [(seed,) for seed in range(51)]),
     "published": Table(published, ("figure",), lambda: [(name,) for name in PUBLISHED]),
     "released_published": Table(released_published, digits=None),

@@ -49,6 +49,7 @@ class Table:
     digits:int|None=7 # Significant digits
     clock:tuple=() # Columns that are no result: times, memory
     alone:bool=False # Whether its memory is measured: never two pieces at a time
+    ending:str=".csv" # Of its file; ".csv.gz" if it is compressed
 
     def groups(self, keys):
         "Pieces of work: keys that are played in one go."
@@ -113,7 +114,7 @@ def ordered(table, rows):
 
 def make(name, table, only, o):
     "Play what is missing, and write the table after every piece."
-    path = o.results/f"{name}.csv"
+    path = o.results/f"{name}{table.ending}"
     rows = read_text(path) if path.exists() else pd.DataFrame(columns=table.key)
     done = set(table.known(rows))
     groups = table.groups([k for k in wanted(table, only) if k not in done])
@@ -126,7 +127,7 @@ def make(name, table, only, o):
 
 def again(name, table, only, o):
     "Play rows that are there once more; how many came out otherwise, in any digit."
-    old, keys = read_text(o.results/f"{name}.csv"), set(wanted(table, only))
+    old, keys = read_text(o.results/f"{name}{table.ending}"), set(wanted(table, only))
     old = old[[k in keys for k in table.known(old)]]
     there = set(table.known(old))
     groups = table.groups([k for k in table.keys() if k in there])
@@ -151,7 +152,7 @@ def main(argv=None):
     "Make, list or compare."
     cli = argparse.ArgumentParser(description=__doc__,
                                   formatter_class=argparse.RawDescriptionHelpFormatter)
-    cli.add_argument("names", nargs="*", metavar="NAME", help="tables; their files end in .csv")
+    cli.add_argument("names", nargs="*", metavar="NAME", help="tables")
     cli.add_argument("--list", action="store_true", help="say what there is")
     cli.add_argument("--only", nargs="+", default=[], metavar="COLUMN=VALUE", help="only such rows")
     cli.add_argument("--again", action="store_true", help="play rows again and compare them")
@@ -175,7 +176,8 @@ def main(argv=None):
 def show(tables, names, o):
     "One line for each table."
     for name in names:
-        t, path = tables[name], o.results/f"{name}.csv"
+        t = tables[name]
+        path = o.results/f"{name}{t.ending}"
         there = len(set(t.known(read_text(path))) & set(t.keys())) if path.exists() else 0
         by = f"by {', '.join(t.key)}" if t.key else "made as a whole"
         print(f"{name:30} {there} of {len(t.keys())}, {by}: {t.play.__doc__.splitlines()[0]}")

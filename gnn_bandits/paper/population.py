@@ -5,12 +5,14 @@
 # %% auto #0
 __all__ = ['NODES', 'DENSITIES', 'DOMAINS', 'LAMS', 'BETAS', 'PULLS', 'TUNING_SEED', 'TEST_SEED', 'SELECTIONS', 'PAPER_SCHEDULE',
            'LEARNERS', 'SETTING', 'NO_SETTINGS', 'ABLATION_RUNS', 'TUNING_COLUMNS', 'EDGES', 'CELL', 'POLICY_COLORS',
-           'POLICY_WORDS', 'SETTING_SWITCHES', 'PROBLEM_SWITCHES', 'SWITCH_WORDS', 'TRAINED', 'setting_grid', 'chunks',
-           'tuning_cells', 'paper_tuning_cells', 'setting_means', 'select', 'selected', 'chosen_players',
-           'population_cells', 'paper_cells', 'same_player', 'new_player', 'reward_switches', 'model_switches',
-           'ablation_switches', 'ablation_cells', 'ablation_table', 'draw_surfaces', 'settings_table', 'edge_cells',
-           'edge_table', 'unit_means', 'advantage_table', 'apart', 'draw_shares', 'draw_advantage', 'overall_advantage',
-           'count_signs', 'decomposition', 'switch_name', 'draw_switches', 'play_trained', 'trained_switch']
+           'POLICY_WORDS', 'SETTING_SWITCHES', 'PROBLEM_SWITCHES', 'SWITCH_WORDS', 'SELECTION_SEED', 'FRESH_SEED',
+           'RESAMPLES', 'DRAWS', 'GRID', 'RIVALS', 'TRAINED', 'setting_grid', 'chunks', 'tuning_cells',
+           'paper_tuning_cells', 'setting_means', 'select', 'selected', 'chosen_players', 'population_cells',
+           'paper_cells', 'same_player', 'new_player', 'reward_switches', 'model_switches', 'ablation_switches',
+           'ablation_cells', 'ablation_table', 'draw_surfaces', 'settings_table', 'edge_cells', 'edge_table',
+           'unit_means', 'advantage_table', 'apart', 'draw_shares', 'draw_advantage', 'overall_advantage',
+           'count_signs', 'decomposition', 'switch_name', 'draw_switches', 'resampled_picks', 'picked_pairs',
+           'selection_cells', 'fresh_cells', 'selection_table', 'play_trained', 'trained_switch']
 
 # %% ../../nbs/24_population.ipynb #8e8eccef
 import itertools, math
@@ -514,6 +516,97 @@ def draw_switches(
     axes[0].invert_yaxis()
     axes[0].margins(y=0.02)
     axes[1].set_xlabel(f"NN − GNN, {value.replace('_', ' ')}, mean gaps")
+
+# %% ../../nbs/24_population.ipynb #5e1ec702
+SELECTION_SEED, FRESH_SEED, RESAMPLES, DRAWS = 26, 3, 20_000, 4
+GRID = tuple(itertools.product(LAMS, BETAS, PULLS)) # λ, β, random pulls
+
+def resampled_picks(
+    tuning, # A table of tuning runs
+    value:str="regret", # What is minimised
+    draws:int=DRAWS, # From each domain
+    resamples:int=RESAMPLES, # How many
+    *, rng:np.random.Generator, # Source of the draws
+): # A pandas table: a row for each resample, a column for each algorithm, numbers in `GRID`
+    "The settings that are selected when the tuning runs are drawn again, domain by domain."
+    import pandas as pd
+    wide = tuning.pivot(index=["N", "p", "run"], columns=["algorithm", *SETTING], values=value)
+    sizes = wide.groupby(level=["N", "p"]).size()
+    drawn = [rng.multinomial(draws, np.full(k, 1/k), resamples)*k/draws for k in sizes]
+    weights = np.concatenate(drawn, axis=1)/len(wide)
+    best = lambda a: [first_best(-m) for m in weights @ wide[a][list(GRID)].to_numpy()]
+    return pd.DataFrame({a: best(a) for a in LEARNERS})
+
+# %% ../../nbs/24_population.ipynb #5e1ec704
+RIVALS = (*((f"NN-{k}", f"GNN-{k}") for k in POLICIES), ("GNN-UCB", "GNN-PE"),
+          ("NN-UCB", "GNN-PE"))
+
+def picked_pairs(
+    tuning, # The tuning table at d = 10
+    resamples:int=RESAMPLES, # How many, with `DRAWS` draws a domain and with five
+)->list[tuple[str, int, str, int]]: # Rival, its setting, algorithm, its setting
+    "All pairs of settings that meet in a resample, by either regret, and those given."
+    found = set()
+    for value in SELECTIONS.values():
+        given = select(tuning, value)
+        for draws in (DRAWS, 5):
+            rng = np.random.default_rng([SELECTION_SEED, draws])
+            picks = resampled_picks(tuning, value, draws, resamples, rng=rng)
+            for b, a in RIVALS: found |= {(b, i, a, j) for i, j in zip(picks[b], picks[a])}
+        found |= {(b, GRID.index(given[b]), a, GRID.index(given[a])) for b, a in RIVALS}
+    return sorted(found)
+
+# %% ../../nbs/24_population.ipynb #5e1ec706
+def selection_cells(
+    pairs:list, # What `picked_pairs` returned
+    runs:int=200, # On each domain
+    domains:tuple=DOMAINS, # Which
+    **size, # Smaller `arms` and `T`, for a quick look
+)->list[Cell]:
+    "The test runs of all settings that some resample selects."
+    who = sorted({q for b, i, a, j in pairs for q in ((a, j), (b, i))})
+    players = tuple(Player(a, *GRID[j], settings=f"{j}") for a, j in who)
+    return [Cell("selection", "population", N, p, 10, some, players, seed=TEST_SEED, **size)
+            for some in chunks(runs, 10) for N, p in domains]
+
+def fresh_cells(
+    settings:dict, # Selected by regret
+    theirs:dict, # Selected as the paper's code does
+    runs:int=800, # Of UCB, on each of two dense domains
+    sizes:tuple=((200, 500, 480), (500, 500, 480), (1000, 1000, 144)), # Arms, pulls, sets of arms
+)->list[Cell]:
+    "Fresh runs for two claims: UCB on dense graphs, and the graph networks with more arms."
+    ucb = {a: settings[a] for a in ("GNN-UCB", "NN-UCB")}
+    gnn = {a: theirs[a] for a in ("GNN-PE", "GNN-UCB")}
+    ours, paper = chosen_players(ucb, "cumulative"), chosen_players(gnn, "paper", **PAPER_SCHEDULE)
+    cells = []
+    for arms, T, sets in sizes:
+        reward = replace(PAPER_REWARD, evidence="outside",
+                         method="features" if arms > 500 else "auto")
+        cells += [Cell("fresh", "many rewards", 20, 0.2, 10, some, paper, arms, T, FRESH_SEED,
+                       reward) for some in chunks(sets, 6)]
+    return cells + [Cell("fresh", "population", N, 0.95, 10, some, ours, seed=FRESH_SEED)
+                    for N in (20, 100) for some in chunks(runs, 10)]
+
+# %% ../../nbs/24_population.ipynb #5e1ec708
+def selection_table(
+    store:Store, # Keeps the cells
+    cells:list[Cell], # What `selection_cells` returned, all played
+    pairs:list, # What `picked_pairs` returned
+): # A pandas table: a row for each pair and domain
+    "Mean and standard error of rival minus algorithm, for all pairs of settings that meet."
+    import pandas as pd
+    rows, values = [], tuple(SELECTIONS.values())
+    runs = study_table(store, cells, ("N", "p", "run", "algorithm", "settings", *values))
+    for (N, p), group in runs.groupby(["N", "p"], sort=False):
+        wide = group.pivot(index="run", columns=["algorithm", "settings"], values=list(values))
+        for b, i, a, j in pairs:
+            row = dict(rival=b, rival_setting=i, algorithm=a, setting=j, N=N, p=p, runs=len(wide))
+            for value in values:
+                gain = wide[value, b, f"{i}"].to_numpy() - wide[value, a, f"{j}"].to_numpy()
+                row |= {value: gain.mean(), f"{value}_se": gain.std(ddof=1)/math.sqrt(len(gain))}
+            rows.append(row)
+    return pd.DataFrame(rows)
 
 # %% ../../nbs/24_population.ipynb #875b667b
 def play_trained(
