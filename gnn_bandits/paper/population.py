@@ -12,7 +12,8 @@ __all__ = ['NODES', 'DENSITIES', 'DOMAINS', 'LAMS', 'BETAS', 'PULLS', 'TUNING_SE
            'ablation_cells', 'ablation_table', 'draw_surfaces', 'settings_table', 'edge_cells', 'edge_table',
            'unit_means', 'advantage_table', 'apart', 'draw_shares', 'draw_advantage', 'overall_advantage',
            'count_signs', 'decomposition', 'switch_name', 'draw_switches', 'resampled_picks', 'picked_pairs',
-           'selection_cells', 'fresh_cells', 'selection_table', 'play_trained', 'trained_switch']
+           'selection_cells', 'fresh_cells', 'selection_table', 'mixture_interval', 'selected_advantage',
+           'play_trained', 'trained_switch']
 
 # %% ../../nbs/24_population.ipynb #8e8eccef
 import itertools, math
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
 from ..bandits import make_algorithm
 from ..core import first_best, one_thread
@@ -605,6 +606,51 @@ def selection_table(
             for value in values:
                 gain = wide[value, b, f"{i}"].to_numpy() - wide[value, a, f"{j}"].to_numpy()
                 row |= {value: gain.mean(), f"{value}_se": gain.std(ddof=1)/math.sqrt(len(gain))}
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+# %% ../../nbs/24_population.ipynb #5e1ec712
+def mixture_interval(
+    weights, # Shares of the resamples
+    means, # Of the difference, one for each share
+    errors, # Their standard errors
+    df:float, # Degrees of freedom
+    level:float=0.95, # Of the interval
+)->tuple[float, float, float]: # Both ends, and the two-sided p-value of zero
+    "Quantiles of a mixture of Student's distributions, and how far zero is out in its tails."
+    weights, means, errors = (np.asarray(v, float) for v in (weights, means, errors))
+    F = lambda x: float(weights @ stats.t.cdf((x - means)/errors, df))
+    reach = stats.t.isf(1e-9, df)*errors.max()
+    ends = means.min() - reach, means.max() + reach
+    low, high = (optimize.brentq(lambda x: F(x) - q, *ends)
+                 for q in ((1 - level)/2, (1 + level)/2))
+    above = float(weights @ stats.t.sf(-means/errors, df))
+    return low, high, min(1., 2*min(F(0.), above))
+
+# %% ../../nbs/24_population.ipynb #5e1ec716
+def selected_advantage(
+    table, # What `selection_table` returned
+    picks, # What `resampled_picks` returned
+    given:dict, # What `select` returned
+    value:str="regret", # By which regret they are compared
+    rivals:tuple=RIVALS[:3], # Pairs of a rival and an algorithm
+): # A pandas table: a row for each domain and pair
+    "Rival minus algorithm with its interval and p-value, as given and with the selection."
+    import pandas as pd
+    rows, names = [], ["rival_setting", "setting"]
+    for b, a in rivals:
+        weights = pd.DataFrame({"rival_setting": picks[b], "setting": picks[a]}).value_counts(
+            normalize=True)
+        first = pd.Series({(GRID.index(given[b]), GRID.index(given[a])): 1.})
+        here = table[(table["rival"] == b) & (table["algorithm"] == a)]
+        for (N, p), group in here.groupby(["N", "p"], sort=False):
+            at, row = group.set_index(names), dict(N=N, p=p, rival=b, algorithm=a)
+            for kind, w in (("given", first), ("selected", weights)):
+                r = at.loc[w.index]
+                low, high, zero = mixture_interval(w, r[value], r[f"{value}_se"],
+                                                   r["runs"].iloc[0] - 1)
+                mean = float(w.to_numpy() @ r[value])
+                row |= {kind: mean, f"{kind}_low": low, f"{kind}_high": high, f"{kind}_p": zero}
             rows.append(row)
     return pd.DataFrame(rows)
 
