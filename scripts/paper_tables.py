@@ -22,7 +22,8 @@ from gnn_bandits.paper.claims import (EliminationSettings, coverage_rows, elimin
 from gnn_bandits.paper.datasets import DATASETS, remainder_rows
 from gnn_bandits.paper.figures import Plan
 from gnn_bandits.paper.population import (SELECTIONS, fresh_cells, picked_pairs, select,
-                                          selection_cells, selection_table, trained_switch)
+                                          selection_cells, selection_picks, selection_table,
+                                          trained_switch)
 from gnn_bandits.paper.released import (random_regret, recipe_from, released_data, released_game,
                                         released_run, run_record)
 from gnn_bandits.paper.store import Store
@@ -173,8 +174,8 @@ def swept(cells, o, name):
 
 def selection(keys, o):
     "Test runs of all settings that resamples of the tuning runs select: paired differences."
-    pairs = picked_pairs(tuning())
-    cells = selection_cells(pairs)
+    picks = selection_picks(tuning())
+    cells, pairs = selection_cells(picks), picked_pairs(picks)
     return selection_table(swept(cells, o, "selection"), cells, pairs).to_dict("records")
 
 

@@ -11,9 +11,9 @@ __all__ = ['NODES', 'DENSITIES', 'DOMAINS', 'LAMS', 'BETAS', 'PULLS', 'TUNING_SE
            'paper_cells', 'same_player', 'new_player', 'reward_switches', 'model_switches', 'ablation_switches',
            'ablation_cells', 'ablation_table', 'draw_surfaces', 'settings_table', 'edge_cells', 'edge_table',
            'unit_means', 'advantage_table', 'apart', 'draw_shares', 'draw_advantage', 'overall_advantage',
-           'count_signs', 'decomposition', 'switch_name', 'draw_switches', 'resampled_picks', 'picked_pairs',
-           'selection_cells', 'fresh_cells', 'selection_table', 'mixture_interval', 'selected_advantage',
-           'play_trained', 'trained_switch']
+           'count_signs', 'decomposition', 'switch_name', 'draw_switches', 'resampled_picks', 'selection_picks',
+           'picked_pairs', 'selection_cells', 'fresh_cells', 'selection_table', 'mixture_interval',
+           'selected_advantage', 'play_trained', 'trained_switch']
 
 # %% ../../nbs/24_population.ipynb #8e8eccef
 import itertools, math
@@ -542,33 +542,39 @@ def resampled_picks(
 RIVALS = (*((f"NN-{k}", f"GNN-{k}") for k in POLICIES), ("GNN-UCB", "GNN-PE"),
           ("NN-UCB", "GNN-PE"))
 
-def picked_pairs(
+def selection_picks(
     tuning, # The tuning table at d = 10
-    resamples:int=RESAMPLES, # How many, with `DRAWS` draws a domain and with five
+    resamples:int=RESAMPLES, # How many
+)->dict: # (Name of a selection, draws) -> what `resampled_picks` returned
+    "The resamples of the plan."
+    return {(name, draws): resampled_picks(tuning, value, draws, resamples,
+                                           rng=np.random.default_rng([SELECTION_SEED, draws]))
+            for name, value in SELECTIONS.items() for draws in (DRAWS, 5)}
+
+def picked_pairs(
+    picks:dict, # What `selection_picks` returned
 )->list[tuple[str, int, str, int]]: # Rival, its setting, algorithm, its setting
-    "All pairs of settings that meet in a resample, by either regret, and those given."
-    found = set()
-    for value in SELECTIONS.values():
-        given = select(tuning, value)
-        for draws in (DRAWS, 5):
-            rng = np.random.default_rng([SELECTION_SEED, draws])
-            picks = resampled_picks(tuning, value, draws, resamples, rng=rng)
-            for b, a in RIVALS: found |= {(b, i, a, j) for i, j in zip(picks[b], picks[a])}
-        found |= {(b, GRID.index(given[b]), a, GRID.index(given[a])) for b, a in RIVALS}
-    return sorted(found)
+    "All pairs of settings that meet in a resample."
+    return sorted({(b, int(i), a, int(j)) for found in picks.values() for b, a in RIVALS
+                   for i, j in zip(found[b], found[a])})
 
 # %% ../../nbs/24_population.ipynb #5e1ec706
 def selection_cells(
-    pairs:list, # What `picked_pairs` returned
+    picks:dict, # What `selection_picks` returned
     runs:int=200, # On each domain
+    few:int=50, # For settings that less than a share of the resamples selects
+    least:float=0.01, # This share
     domains:tuple=DOMAINS, # Which
     **size, # Smaller `arms` and `T`, for a quick look
 )->list[Cell]:
     "The test runs of all settings that some resample selects."
-    who = sorted({q for b, i, a, j in pairs for q in ((a, j), (b, i))})
-    players = tuple(Player(a, *GRID[j], settings=f"{j}") for a, j in who)
-    return [Cell("selection", "population", N, p, 10, some, players, seed=TEST_SEED, **size)
-            for some in chunks(runs, 10) for N, p in domains]
+    shares = [(a, found[a].value_counts(normalize=True)) for found in picks.values()
+              for a in LEARNERS]
+    who = lambda least: sorted({(a, int(j)) for a, s in shares for j in s.index[s >= least]})
+    every, often = (tuple(Player(a, *GRID[j], settings=f"{j}") for a, j in who(v))
+                    for v in (0., least))
+    return [Cell("selection", "population", N, p, 10, some, every if some[0] < few else often,
+                 seed=TEST_SEED, **size) for some in chunks(runs, 10) for N, p in domains]
 
 def fresh_cells(
     settings:dict, # Selected by regret
@@ -602,10 +608,12 @@ def selection_table(
     for (N, p), group in runs.groupby(["N", "p"], sort=False):
         wide = group.pivot(index="run", columns=["algorithm", "settings"], values=list(values))
         for b, i, a, j in pairs:
-            row = dict(rival=b, rival_setting=i, algorithm=a, setting=j, N=N, p=p, runs=len(wide))
+            row = dict(rival=b, rival_setting=i, algorithm=a, setting=j, N=N, p=p)
             for value in values:
                 gain = wide[value, b, f"{i}"].to_numpy() - wide[value, a, f"{j}"].to_numpy()
-                row |= {value: gain.mean(), f"{value}_se": gain.std(ddof=1)/math.sqrt(len(gain))}
+                gain = gain[~np.isnan(gain)]
+                row |= {"runs": len(gain), value: gain.mean(),
+                        f"{value}_se": gain.std(ddof=1)/math.sqrt(len(gain))}
             rows.append(row)
     return pd.DataFrame(rows)
 
@@ -614,13 +622,13 @@ def mixture_interval(
     weights, # Shares of the resamples
     means, # Of the difference, one for each share
     errors, # Their standard errors
-    df:float, # Degrees of freedom
+    df, # Degrees of freedom, of each or of all
     level:float=0.95, # Of the interval
 )->tuple[float, float, float]: # Both ends, and the two-sided p-value of zero
     "Quantiles of a mixture of Student's distributions, and how far zero is out in its tails."
     weights, means, errors = (np.asarray(v, float) for v in (weights, means, errors))
     F = lambda x: float(weights @ stats.t.cdf((x - means)/errors, df))
-    reach = stats.t.isf(1e-9, df)*errors.max()
+    reach = stats.t.isf(1e-9, np.min(df))*errors.max()
     ends = means.min() - reach, means.max() + reach
     low, high = (optimize.brentq(lambda x: F(x) - q, *ends)
                  for q in ((1 - level)/2, (1 + level)/2))
@@ -648,7 +656,7 @@ def selected_advantage(
             for kind, w in (("given", first), ("selected", weights)):
                 r = at.loc[w.index]
                 low, high, zero = mixture_interval(w, r[value], r[f"{value}_se"],
-                                                   r["runs"].iloc[0] - 1)
+                                                   r["runs"] - 1)
                 mean = float(w.to_numpy() @ r[value])
                 row |= {kind: mean, f"{kind}_low": low, f"{kind}_high": high, f"{kind}_p": zero}
             rows.append(row)
