@@ -13,7 +13,7 @@ __all__ = ['NODES', 'DENSITIES', 'DOMAINS', 'LAMS', 'BETAS', 'PULLS', 'TUNING_SE
            'unit_means', 'advantage_table', 'apart', 'draw_shares', 'draw_advantage', 'overall_advantage',
            'count_signs', 'decomposition', 'switch_name', 'draw_switches', 'resampled_picks', 'selection_picks',
            'picked_pairs', 'selection_cells', 'fresh_cells', 'selection_table', 'mixture_interval',
-           'selected_advantage', 'play_trained', 'trained_switch']
+           'selected_advantage', 'standing', 'draw_selection', 'play_trained', 'trained_switch']
 
 # %% ../../nbs/24_population.ipynb #8e8eccef
 import itertools, math
@@ -661,6 +661,46 @@ def selected_advantage(
                 row |= {kind: mean, f"{kind}_low": low, f"{kind}_high": high, f"{kind}_p": zero}
             rows.append(row)
     return pd.DataFrame(rows)
+
+# %% ../../nbs/24_population.ipynb #5e1ec801
+def standing(
+    found, # What `selected_advantage` returned
+    p, # p-values, one for each row, corrected or not
+    kind:str="selected", # Or "given": whose sign counts
+    level:float=0.05, # At most
+): # A pandas table: rows "sparse" and "dense"; columns "ahead", "behind", "of"
+    "In how many comparisons the algorithm is ahead of its rival, or behind, on sparse and dense."
+    import pandas as pd
+    stands, sign = np.asarray(p) <= level, np.sign(found[kind].to_numpy())
+    kinds = np.where(found["p"] < 0.5, "sparse", "dense")
+    table = pd.DataFrame(dict(ahead=stands & (sign > 0), behind=stands & (sign < 0), of=True))
+    return table.groupby(kinds, sort=False).sum()
+
+# %% ../../nbs/24_population.ipynb #5e1ec805
+def draw_selection(
+    fig, # Matplotlib figure
+    panels:dict, # Title -> what `selected_advantage` returned
+):
+    "Advantages with their intervals, as given and with the selection, a panel for each family."
+    axes = fig.subplots(1, len(panels), sharey=True)
+    for ax, (title, found) in zip(axes, panels.items()):
+        found = found.sort_values(["p", "N", "algorithm"], kind="stable")
+        for kind, shift, alpha in (("given", -0.18, 0.4), ("selected", 0.18, 1.)):
+            for policy in POLICIES:
+                at = np.flatnonzero(found["algorithm"] == f"GNN-{policy}")
+                r = found.iloc[at]
+                ends = r[kind] - r[f"{kind}_low"], r[f"{kind}_high"] - r[kind]
+                ax.errorbar(r[kind], at + shift, xerr=np.maximum(ends, 0), fmt="o", ms=3, lw=1.4,
+                            color=POLICY_COLORS[policy], alpha=alpha)
+        ax.axvline(0, color="#404040", lw=1)
+        for y in (8.5, 17.5): ax.axhline(y, color="#a0a0a0", lw=0.8)
+        ax.grid(axis="y", visible=False)
+        ax.set(title=title, xlabel="NN − GNN, mean gaps")
+    words = [f"{POLICY_WORDS[a.split('-')[1]]}, $N={N}$, $p={p:g}$"
+             for a, N, p in zip(found["algorithm"], found["N"], found["p"])]
+    axes[0].set_yticks(range(len(words)), words, fontsize=8)
+    axes[0].invert_yaxis()
+    axes[0].margins(y=0.01)
 
 # %% ../../nbs/24_population.ipynb #875b667b
 def play_trained(
