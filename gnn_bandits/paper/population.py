@@ -24,7 +24,7 @@ import numpy as np
 from scipy import optimize, stats
 
 from ..bandits import make_algorithm
-from ..core import first_best, one_thread
+from ..core import NEAR, first_best, one_thread
 from .datasets import PAPER_REWARD, RELEASED_REWARD
 from .store import REGRETS, Store
 from .studies import (INPUTS, POLICIES, Cell, Instance, Player, instances,
@@ -535,8 +535,11 @@ def resampled_picks(
     sizes = wide.groupby(level=["N", "p"]).size()
     drawn = [rng.multinomial(draws, np.full(k, 1/k), resamples)*k/draws for k in sizes]
     weights = np.concatenate(drawn, axis=1)/len(wide)
-    best = lambda a: [first_best(-m) for m in weights @ wide[a][list(GRID)].to_numpy()]
-    return pd.DataFrame({a: best(a) for a in LEARNERS})
+    def first_smallest(means):
+        low, high = means.min(1, keepdims=True), means.max(1, keepdims=True)
+        return (means <= low + NEAR*np.minimum(high - low, 1 + np.abs(low))).argmax(1)
+    return pd.DataFrame({a: first_smallest(weights @ wide[a][list(GRID)].to_numpy())
+                         for a in LEARNERS})
 
 # %% ../../nbs/24_population.ipynb #5e1ec704
 RIVALS = (*((f"NN-{k}", f"GNN-{k}") for k in POLICIES), ("GNN-UCB", "GNN-PE"),
