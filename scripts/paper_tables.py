@@ -179,11 +179,21 @@ def selection(keys, o):
     return selection_table(swept(cells, o, "selection"), cells, pairs).to_dict("records")
 
 
-def fresh(keys, o):
-    "Fresh runs for two claims: UCB on dense graphs, and the graph networks with more arms."
+def fresh(o, which):
+    "Fresh runs for claims that were undecided, of the cells that are asked for."
     theirs = select(read_table(RESULTS/"paper_tuning.csv.gz"), SELECTIONS["best-observed"])
-    cells = fresh_cells(settings(), theirs)
+    cells = [c for c in fresh_cells(settings(), theirs) if which(c)]
     return study_table(swept(cells, o, "fresh"), cells).to_dict("records")
+
+
+def fresh_dense(keys, o):
+    "Fresh runs of UCB with both networks on dense graphs, with the settings selected by regret."
+    return fresh(o, lambda c: c.protocol == "population" and (c.N,) in keys)
+
+
+def fresh_arms(keys, o):
+    "Fresh runs of the graph networks with more arms and many rewards, with the paper's settings."
+    return fresh(o, lambda c: c.protocol == "many rewards" and (c.arms,) in keys)
 
 
 def landing(keys, o):
@@ -379,7 +389,6 @@ RELEASED = [*product(("released", "training", "training+uncertainty", *LADDER), 
             *product(("network", "uncertainty", "network+uncertainty"), [512], ["NN-UCB"],
                      range(20)),
             *product(["uncertainty"], [512], ["GNN-UCB"], TELLING[:3]),
-            *product(["reward=redrawn"], [512], PAPER_ALGORITHMS, range(20)),
             *product(["released"], [2048], ["GNN-UCB"], TELLING[:3]),
             *product(["released"], [2048], ["NN-UCB"], TELLING)]
 
@@ -456,7 +465,10 @@ TABLES = {
     "tuning_edges": Table(tuning_edges, digits=5),
     "trained_population": Table(trained_population, ("run",), lambda: [(r,) for r in range(20)]),
     "selection": Table(selection, digits=5, ending=".csv.gz"),
-    "fresh": Table(fresh, digits=5, ending=".csv.gz"),
+    "fresh_dense": Table(fresh_dense, ("N",), lambda: [(20,), (100,)], digits=5,
+                         ending=".csv.gz", unfinished=True),
+    "fresh_arms": Table(fresh_arms, ("arms",), lambda: [(200,), (500,), (1000,)], digits=5,
+                        ending=".csv.gz", unfinished=True),
     "landing": Table(landing, ("seed",), lambda: [(seed,) for seed in range(51)]),
     "published": Table(published, ("figure",), lambda: [(name,) for name in PUBLISHED]),
     "released_published": Table(released_published, digits=None),

@@ -50,6 +50,7 @@ class Table:
     clock:tuple=() # Columns that are no result: times, memory
     alone:bool=False # Whether its memory is measured: never two pieces at a time
     ending:str=".csv" # Of its file; ".csv.gz" if it is compressed
+    unfinished:bool=False # Whether rows of the plan are still to be played
 
     def groups(self, keys):
         "Pieces of work: keys that are played in one go."

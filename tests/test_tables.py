@@ -34,9 +34,15 @@ def registry():
     finally: sys.path.remove(str(ROOT/"scripts"))
 
 
+def committed(name, table):
+    "The keys of the rows that are committed"
+    path = RESULTS/f"{name}{table.ending}"
+    return table.known(tables.read_text(path)) if path.exists() or not table.unfinished else []
+
+
 def test_every_table_is_committed_with_exactly_its_keys(registry):
     for name, table in registry.items():
-        known, keys = set(table.known(tables.read_text(RESULTS/f"{name}.csv"))), table.keys()
+        known, keys = set(committed(name, table)), table.keys()
         assert len(keys) == len(set(keys)), name
         if name == "released_first": assert known < set(keys)     # two panels have no first point
         elif name == "released_domains": assert known <= set(keys)         # played bit by bit
@@ -48,7 +54,7 @@ def test_every_table_is_committed_with_exactly_its_keys(registry):
 def test_rows_are_in_the_order_of_their_keys(registry):
     for name, table in registry.items():
         place = {k: i for i, k in enumerate(table.keys())}
-        at = [place[k] for k in table.known(tables.read_text(RESULTS/f"{name}.csv"))]
+        at = [place[k] for k in committed(name, table)]
         assert at == sorted(at), name
 
 
