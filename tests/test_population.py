@@ -1,15 +1,20 @@
 "The plan of the experiments: settings selected by hand, runs in cells, switches that switch one."
 import dataclasses, itertools
 
+import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
-from gnn_bandits.paper.population import (ABLATION_RUNS, BETAS, DOMAINS, EDGES, LAMS, LEARNERS,
-                                          NO_SETTINGS, PAPER_SCHEDULE, PULLS, TEST_SEED,
-                                          TUNING_SEED, ablation_cells, ablation_switches,
-                                          chosen_players, chunks, edge_cells, paper_cells,
-                                          population_cells, select, selected, setting_grid,
-                                          setting_means, tuning_cells)
+from gnn_bandits.paper.population import (ABLATION_RUNS, BETAS, DOMAINS, EDGES, FRESH_SEED, GRID,
+                                          LAMS, LEARNERS, NO_SETTINGS, PAPER_SCHEDULE, PULLS,
+                                          RIVALS, TEST_SEED, TUNING_SEED, ablation_cells,
+                                          ablation_switches, chosen_players, chunks, edge_cells,
+                                          fresh_cells, mixture_interval, paper_cells,
+                                          picked_pairs, population_cells, resampled_picks, select,
+                                          selected, selected_advantage, selection_cells,
+                                          selection_picks, setting_grid, setting_means, standing,
+                                          tuning_cells)
 
 OTHERS = {"best-observed": {k: (0.5, 2., 10) for k in NO_SETTINGS}}
 
@@ -153,3 +158,68 @@ def test_without_a_tuning_settings_are_made_up():
     assert select(None) is NO_SETTINGS
     assert selected(None, None) == dict.fromkeys(("cumulative", "best-observed", "paper"),
                                                  NO_SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def two_good():
+    "Tuning runs in which two settings of each algorithm are good, each in one half of the runs"
+    rows = []
+    for (N, p), run, (j, setting) in itertools.product(DOMAINS[:2], range(4), enumerate(GRID)):
+        regret = {5: run % 2, 9: 1 - run % 2}.get(j, 2 + j/100)
+        rows += [dict(zip(("lam", "beta", "random_pulls"), setting)) | dict(
+            N=N, p=p, run=run, algorithm=a, regret=float(regret), best_observed_regret=regret + 1.)
+            for a in LEARNERS]
+    return pd.DataFrame(rows)
+
+
+def test_resamples_select_either_of_two_good_settings(two_good):
+    draw = lambda seed, **more: resampled_picks(two_good, rng=np.random.default_rng(seed), **more)
+    picks = draw(0, resamples=2000)
+    assert picks.equals(draw(0, resamples=2000)) and not picks.equals(draw(1, resamples=2000))
+    assert set(picks["GNN-PE"]) == {5, 9} and picks.nunique(axis=1).eq(1).all()
+    # eight draws, even ones cost the first nothing: it is selected if at least half of them are
+    expected = stats.binom.sf(3, 8, 0.5)
+    assert abs((picks["GNN-PE"] == 5).mean() - expected) < 5*(0.25/2000)**0.5
+    assert GRID[5] == select(two_good)["GNN-PE"]
+
+
+def test_the_plan_of_the_selection(two_good):
+    picks = selection_picks(two_good, resamples=300)
+    assert picked_pairs(picks) == sorted((b, i, a, i) for b, a in RIVALS for i in (5, 9))
+    for found in picks.values(): found.loc[0, "NN-TS"] = 7             # once in 300: a rare one
+    cells = selection_cells(picks)
+    assert {c.seed for c in cells} == {TEST_SEED} and len(cells) == 180
+    many = [c for c in cells if any(p.settings == "7" for p in c.players)]
+    assert {r for c in many for r in c.runs} == set(range(50)) and len(cells[-1].players) == 12
+    assert all((p.lam, p.beta, p.random_pulls) == GRID[int(p.settings)] for p in cells[0].players)
+    fresh = fresh_cells(NO_SETTINGS, NO_SETTINGS)
+    assert {c.seed for c in fresh} == {FRESH_SEED} and FRESH_SEED not in (TUNING_SEED, TEST_SEED, 0)
+    runs = {(c.protocol, c.N, c.arms): 0 for c in fresh}
+    for c in fresh: runs[c.protocol, c.N, c.arms] += len(c.runs)
+    assert runs == {("population", 20, 200): 800, ("population", 100, 200): 800,
+                    ("many rewards", 20, 200): 480, ("many rewards", 20, 500): 480,
+                    ("many rewards", 20, 1000): 144}
+
+
+def test_an_interval_carries_the_selection(two_good):
+    picks = resampled_picks(two_good, resamples=1000, rng=np.random.default_rng(0))
+    row = dict(rival="NN-PE", algorithm="GNN-PE", N=5, p=0.05, runs=200, regret_se=1.)
+    table = pd.DataFrame([row | dict(rival_setting=i, setting=i, regret=gain)
+                          for i, gain in ((5, 10.), (9, -3.))])
+    found = selected_advantage(table, picks, select(two_good), rivals=RIVALS[:1])
+    one, share = found.iloc[0], (picks["GNN-PE"] == 5).mean()
+    assert one["given"] == 10 and one["given_low"] == pytest.approx(10 - stats.t.isf(0.025, 199))
+    assert one["selected"] == pytest.approx(10*share - 3*(1 - share))
+    assert one["selected_low"] < -3 < 10 < one["selected_high"] and one["selected_p"] > 0.05
+    assert standing(found, found["given_p"], "given").loc["sparse"].tolist() == [1, 0, 1]
+    assert standing(found, found["selected_p"]).loc["sparse"].tolist() == [0, 0, 1]
+
+
+def test_a_mixture_against_draws_from_it():
+    rng, w, m, s = np.random.default_rng(0), [0.2, 0.5, 0.3], [-1., 2., 9.], [0.5, 1., 3.]
+    k = rng.choice(3, 100_000, p=w)
+    draws = np.take(m, k) + np.take(s, k)*rng.standard_t(30, len(k))
+    low, high, p = mixture_interval(w, m, s, 30)
+    assert np.abs([(draws < low).mean() - 0.025, (draws > high).mean() - 0.025]).max() < 0.0025
+    assert abs(p/2 - (draws < 0).mean()) < 5*(0.25/len(k))**0.5
+    assert mixture_interval(w, np.negative(m), s, 30) == pytest.approx((-high, -low, p))
