@@ -181,6 +181,11 @@ def test_resamples_select_either_of_two_good_settings(two_good):
     expected = stats.binom.sf(3, 8, 0.5)
     assert abs((picks["GNN-PE"] == 5).mean() - expected) < 5*(0.25/2000)**0.5
     assert GRID[5] == select(two_good)["GNN-PE"]
+    by_domain = two_good.assign(regret=two_good["regret"].where(
+        ~two_good["regret"].between(0, 1), (two_good["run"] % 2 == two_good["regret"])
+        == (two_good["p"] == 0.05)).astype(float))      # each is good in one domain: always a tie
+    again = resampled_picks(by_domain, resamples=200, rng=np.random.default_rng(0))
+    assert (again["NN-TS"] == 5).all()
 
 
 def test_the_plan_of_the_selection(two_good):
