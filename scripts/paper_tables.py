@@ -468,7 +468,7 @@ TABLES = {
     "fresh_dense": Table(fresh_dense, ("N",), lambda: [(20,), (100,)], digits=5,
                          ending=".csv.gz", unfinished=True),
     "fresh_arms": Table(fresh_arms, ("arms",), lambda: [(200,), (500,), (1000,)], digits=5,
-                        ending=".csv.gz", unfinished=True),
+                        ending=".csv.gz"),
     "landing": Table(landing, ("seed",), lambda: [(seed,) for seed in range(51)]),
     "published": Table(published, ("figure",), lambda: [(name,) for name in PUBLISHED]),
     "released_published": Table(released_published, digits=None),
