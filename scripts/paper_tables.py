@@ -475,6 +475,9 @@ TABLES = {
     "released_first": Table(released_first, ("N", "p", "d", "arms"), lambda: PANELS, digits=None),
     "released": Table(released, ("recipe", "m", "algorithm", "run"), lambda: sorted(RELEASED),
                       clock=("seconds",)),
+    "released_redrawn": Table(released, ("recipe", "m", "algorithm", "run"), lambda: [
+        ("reward=redrawn", 512, a, run) for run in range(20) for a in PAPER_ALGORITHMS],
+        clock=("seconds",), unfinished=True),
     "released_domains": Table(released_domains, ("N", "p", "m", "algorithm", "run"),
                               lambda: REDRAWN, clock=("seconds", "processor")),
     "released_widths": Table(released_widths, ("N", "m", "algorithm"), lambda: [
