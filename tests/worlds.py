@@ -104,7 +104,9 @@ def make(folder, true=True, noise=0.02, runs=12):
     released = [dict(recipe=recipe, m=512, algorithm=a, run=r)
                 | run_row(a, 20, 0.2, 200, 500, "paper", true, noise, rng)
                 for recipe in ("released", "other") for a in ALGORITHMS for r in range(runs)]
+    figure_1 = (paper[1]["N"] == 20) & (paper[1]["p"] == 0.2)
     tables = {"population.csv.gz": population, "paper.csv.gz": pd.concat(paper),
+              "fresh_arms.csv.gz": paper[1][figure_1],
               "released.csv": pd.DataFrame(released).drop(columns=["lam", "beta", "random_pulls"]),
               "tuning.csv.gz": tuning_table([d[:2] for d in domains], (0, 40), 4, true, noise, rng),
               "paper_tuning.csv.gz": tuning_table([(5, 0.05)], (40,), 16, true, noise, rng)}

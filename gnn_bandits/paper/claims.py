@@ -1195,8 +1195,8 @@ def missed(
     "Share of runs, by unit of replication, that end without the optimum."
     return sample(panel, algorithm, lambda r: (r["found_at"] > r["T"]).astype(float), **cell)
 
-@claim("experiment", "finds-optimum", "Section 5, Figure 1", "24_population.ipynb", *RUNS,
-       measures=STEPS)
+@claim("experiment", "finds-optimum", "Section 5, Figure 1", "24_population.ipynb",
+       "population.csv.gz", "fresh_arms.csv.gz", measures=STEPS)
 def claim_finds_optimum(panel):
     "The GNN methods find the optimal graph whatever the number of arms: in nine runs of ten."
     return Comparisons(tuple(
@@ -1234,7 +1234,8 @@ def claim_sublinear(panel):
                        tuple(slows_down(panel, "Random", **cell) for cell in DOMAIN_CELLS))
 
 # %% ../../nbs/27_claims.ipynb #b95b7bda
-@claim("experiment", "scales-with-arms", "Section 5, Figure 1", "24_population.ipynb", *RUNS)
+@claim("experiment", "scales-with-arms", "Section 5, Figure 1", "24_population.ipynb",
+       "fresh_arms.csv.gz")
 def claim_scales_with_arms(panel):
     "GNN-PE scales well: in 500 steps 500 and 1000 arms cost no more than 200, up to the margin."
     few, *more = with_arms(panel)

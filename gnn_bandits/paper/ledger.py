@@ -122,6 +122,7 @@ def register(
 HOW_TO_MAKE = {
     **{f"{name}.csv": f"python scripts/tables.py {name}" for name in (
         "width_limit", "coverage", "taylor_error", "elimination", "stopping", "released")},
+    "fresh_arms.csv.gz": "python scripts/tables.py fresh_arms",
     "published.csv": "python scripts/tables.py published --folder FOLDER",
     **{f"{name}.csv.gz": "gnn_bandits reproduce" for name in (
         "population", "tuning", "paper", "paper_tuning")}}
@@ -397,6 +398,7 @@ def log_rank_scores(
 # %% ../../nbs/44_ledger.ipynb #7acfe49d
 PROTOCOLS_OF = {"population.csv.gz": ("population",), "tuning.csv.gz": ("population",),
                 "paper.csv.gz": ("one reward", "many rewards"),
+                "fresh_arms.csv.gz": ("many rewards",),
                 "paper_tuning.csv.gz": ("one reward",),
                 "released.csv": ("released recipe",)} # Of the runs in each file
 SETTINGS = {"regret": "cumulative", "inference_regret": "cumulative", "found_at": "cumulative",
