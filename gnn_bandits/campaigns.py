@@ -8,17 +8,17 @@ __all__ = ['PLATES', 'STATES', 'UNSURE', 'WIDE', 'SAMPLE', 'RULES', 'FACTS', 'FO
            'undone_by', 'effective', 'Record', 'on_ask', 'on_tell', 'on_fail', 'on_drop', 'on_exclude', 'on_include',
            'on_add', 'on_policy', 'on_goal', 'finite', 'is_value', 'named', 'reasoned', 'suggested', 'measured',
            'added', 'check_event', 'replay', 'pool_hash', 'same_pool', 'check_ids', 'as_text', 'check_size',
-           'clear_unfinished', 'Campaign', 'as_policy', 'candidate_table', 'simple_cell', 'cells_of', 'column_of',
-           'write_pool', 'text_hash', 'read_texts', 'read_rows', 'read_pool', 'told_by_id', 'Arm', 'which', 'Told',
-           'told', 'told_rows', 'check_labels', 'number_of', 'check_values', 'slip', 'ModelReport', 'virtual',
-           'best_of_random', 'is_part', 'check_output', 'as_told', 'one_at_a_time', 'guard']
+           'clear_unfinished', 'Campaign', 'as_pool', 'package_version', 'as_policy', 'candidate_table', 'simple_cell',
+           'cells_of', 'column_of', 'write_pool', 'text_hash', 'read_texts', 'read_rows', 'read_pool', 'told_by_id',
+           'Arm', 'which', 'Told', 'told', 'told_rows', 'check_labels', 'number_of', 'check_values', 'slip',
+           'ModelReport', 'virtual', 'best_of_random', 'is_part', 'check_output', 'as_told', 'one_at_a_time', 'guard']
 
 # %% ../nbs/19_inside_a_campaign.ipynb #c52b7659
 import functools, hashlib, io, json, math, os, re, secrets, shutil, tempfile, warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from numbers import Integral, Real
 from pathlib import Path
 from typing import NamedTuple
@@ -35,7 +35,7 @@ from .core import (BEYOND, Bound, array_hash, as_csv, best_first, check_choice,
 from .graphs import GraphDomain
 from .intake import sheet, to_value
 from .journal import Event, Journal, broken_text
-from .molecules import featurize_like
+from .molecules import featurize_like, read_reactions, read_smiles
 from .policies import POLICIES, plausible, policy_name
 from .priors import Prior
 from .surrogate import Surrogate, candidate_priors
@@ -333,6 +333,10 @@ def pool_hash(
     if domain.edges is not None: arrays |= vars(domain.edges)
     arrays = {k: v.numpy() for k, v in sorted(arrays.items()) if v is not None}
     facts = dict(arrays=list(arrays), N=domain.N, hops=domain.hops, notes=domain.notes)
+    for name, c in domain.beside.items():                     # without columns nothing changes
+        levels = pool_hash(c.levels) if c.kind == "graph" else c.levels
+        facts[f"column {name}"] = [c.kind, levels]
+        arrays[f"column {name}"] = c.values.numpy()
     facts = json.dumps(json.loads(json.dumps(facts)), sort_keys=True)    # keys as a file has them
     return "v2-" + array_hash(np.frombuffer(facts.encode(), np.uint8), *arrays.values())[:32]
 
@@ -458,7 +462,7 @@ class Campaign:
 def create(
     cls:Campaign,
     path:str|Path, # A new folder
-    domain:GraphDomain, # The candidates
+    domain:GraphDomain|None=None, # The candidates; not needed with `smiles`
     maximize:bool=True, # Whether large values are wanted; False: small ones
     noise_std:float|None=None, # Standard deviation of a measurement, if it is known
     policy:str="ucb", # Or "ei", "ts", "pe", "po", "random"; or a `CampaignPolicy`
@@ -467,12 +471,12 @@ def create(
     table:"pd.DataFrame | None"=None, # Columns to keep beside the candidates, one row for each
     prior:Prior|None=None, # A kernel of your own; one is chosen by evidence if not given
     results=None, # Values known already: {id: value}, or a table as for `tell`
+    columns:Sequence|None=None, # Columns of the table to learn from: numbers or categories
+    smiles:str|Sequence|None=None, # Columns of the table that hold molecules, one or several
 )->Campaign:
     "Begin a campaign in a new folder."
     path, policy = Path(path), as_policy(policy, "diverse")
-    if not isinstance(domain, GraphDomain):
-        raise ValueError(f"expected a GraphDomain, got {type(domain).__name__}; build one with "
-                         "GraphDomain.from_networkx, from_pyg, from_arrays or from_smiles")
+    domain = as_pool(domain, table, smiles, columns)
     check_choice("maximize", maximize, (True, False)), check_number("seed", seed, whole=True)
     if noise_std is not None:
         check_number("noise_std", noise_std, above=True)
@@ -485,7 +489,7 @@ def create(
         raise ValueError(f"{path} exists already; open it with Campaign.open, or name a new folder")
     settings = dict(format=FORMAT, maximize=bool(maximize), noise_std=noise_std, seed=int(seed),
                     policy=asdict(policy), candidates=len(domain), own_prior=prior is not None,
-                    package=version("gnn_bandits"), campaign=secrets.token_hex(16))
+                    package=package_version(), campaign=secrets.token_hex(16))
     path.parent.mkdir(parents=True, exist_ok=True)
     clear_unfinished(path.parent)
     building = Path(tempfile.mkdtemp(**temporary(path)))
@@ -502,6 +506,44 @@ def create(
         shutil.rmtree(building, ignore_errors=True)
         raise
     return cls.open(path)
+
+# %% ../nbs/19_inside_a_campaign.ipynb #52f37e92
+def as_pool(
+    domain:GraphDomain|None, # The graphs, if they are there
+    table:"pd.DataFrame | None", # One row a candidate
+    smiles:str|Sequence|None=None, # Columns of the table that hold molecules
+    columns:Sequence|None=None, # Columns of the table to learn from
+    like:GraphDomain|None=None, # Read everything as this pool was read
+)->GraphDomain:
+    "The candidates as graphs with their columns beside them."
+    named = [] if like is None else [k for k, c in like.beside.items() if c.kind == "graph"]
+    if like is not None and domain is None:
+        smiles = smiles or named or like.notes.get("intake", {}).get("smiles")
+    if smiles is not None and domain is None:
+        if table is None: raise ValueError("expected a table with the molecules, got none")
+        smiles = plain(smiles)
+        if lost := [c for c in smiles if c not in table]:
+            raise ValueError(f"there is no column {lost[0]!r}; the columns are {list(table)}")
+        if len(smiles) > 1 or named: domain = read_reactions(table, smiles, like=like)[0]
+        else:
+            domain = read_smiles(table[smiles[0]], duplicates="keep", like=like).domain
+            domain.notes["intake"] = dict(smiles=smiles[0], id=None)
+    elif smiles is not None: raise ValueError("expected graphs or smiles, got both")
+    if not isinstance(domain, GraphDomain):
+        raise ValueError(f"expected a GraphDomain, got {type(domain).__name__}; build one with "
+                         "GraphDomain.from_networkx, from_pyg, from_arrays or from_smiles")
+    if like is not None: columns = [k for k in like.beside if k not in named + list(domain.beside)]
+    if not columns: return domain
+    if table is None: raise ValueError(f"expected a table with the columns {', '.join(columns)}, "
+                                       "got none")
+    return domain.with_columns(table, columns, like)
+
+def package_version()->str:
+    "The version of the package, also where it was not installed."
+    try: return version("gnn_bandits")
+    except PackageNotFoundError:
+        from gnn_bandits import __version__
+        return __version__
 
 # %% ../nbs/19_inside_a_campaign.ipynb #f243f85a
 def as_policy(
@@ -852,11 +894,13 @@ def predict(
     arms=None, # Candidates whose integers are numbers
     ids=None, # Candidates whose integers are ids
     smiles:Sequence|None=None, # Molecules outside the pool, if the candidates are molecules
+    table:"pd.DataFrame | None"=None, # Rows outside the pool, with all columns of its candidates
 )->"pd.DataFrame": # arm, id, mean, std, low, high, p_best
     "What is believed of candidates, in the units of the measurements."
     check_number("level", level, above=True, high=1 - 1e-9)
     found, _ = which(candidates, arms, ids)
     if smiles is not None: found = featurize_like(self.domain, smiles)
+    if table is not None: found = as_pool(found, table, like=self.domain)
     if isinstance(found, GraphDomain): return self._outside(found, level)
     self._sync()
     arms = range(len(self)) if found is None else self.arms_of(candidates, arms=arms, ids=ids)
@@ -889,6 +933,9 @@ def _outside(self:Campaign, domain, level):
     "What is believed of graphs that are not in the pool."
     if domain.d != self.domain.d:
         raise ValueError(f"expected graphs with {self.domain.d} features a node, got {domain.d}")
+    if lost := [c for c in self.domain.beside if c not in domain.beside]:
+        raise ValueError(f"expected candidates with a column {lost[0]!r}, as in the pool; give "
+                         "them as table=")
     if not self._record.known:
         raise ValueError("no exact value was told yet, so nothing can be predicted")
     out = self.surrogate().predict(domain, level)
@@ -1311,15 +1358,14 @@ def set_policy(
 @patch
 def add(
     self:Campaign,
-    domain:GraphDomain, # New candidates, with the same kind of node features
+    domain:GraphDomain|None=None, # New candidates; not needed if the table holds their molecules
     ids:Sequence|None=None, # A name for each
     table:"pd.DataFrame | None"=None, # Their other columns
     prior:Prior|None=None, # For all candidates, if the campaign began with a prior of your own
 )->Campaign: # Itself
     "Add candidates to the pool."
     self._writable()
-    if not isinstance(domain, GraphDomain):
-        raise ValueError(f"expected a GraphDomain, got {type(domain).__name__}")
+    domain = as_pool(domain, table, like=self.domain)
     try:
         with self.journal.writing(): self._add(domain, ids, table, prior)
     except OSError as e:
@@ -1337,6 +1383,7 @@ def _add(self:Campaign, domain, ids, table, prior):
     if own != (prior is not None) or own and len(prior) != n:
         raise ValueError(f"expected a prior for all {n} candidates, got {prior}" if own else
                          "this campaign chooses its own kernel; leave out the prior")
+    if domain.beside or self.domain.beside: GraphDomain.concat([self.domain[:1], domain])
     table = candidate_table(ids, table, len(domain), self.ids)
     mark = pool_hash(domain)
     names = dict(graphs=f"domain-{mark}.npz", rows=f"candidates-{mark}-{len(self)}.csv")

@@ -244,7 +244,8 @@ def check_new(out, path, hops):
 def new(
     file:list[str]=(), # Candidates: .csv, .tsv, .parquet, .graphml, .json, .npz, folder of .graphml
     out:str=None, # Folder for the campaign; must not be there
-    smiles:str=None, # Column of the table that holds SMILES
+    smiles:str=None, # Column of the table that holds SMILES; several with commas between
+    columns:names=None, # Columns to learn from beside the graphs, with commas between
     id:str=None, # Column that holds ids; "id" if there is one, else candidates are numbered
     minimize:bool=False, # Small values are wanted, not large ones
     policy:POLICY="ucb", # How it chooses
@@ -267,7 +268,7 @@ def new(
         from gnn_bandits.campaigns import Campaign, CampaignPolicy
         from gnn_bandits.intake import read_candidates
         found = read_candidates(path, smiles, id, features, invalid, undirected,
-                                1 if hops is None else hops)
+                                1 if hops is None else hops, columns=columns)
         results = known_results(found, value, path)
     about_intake(found)
     id_hint(found, id, smiles)
@@ -288,6 +289,8 @@ new.examples = """Molecules, with their names in another column, small values wa
   gnn_bandits campaign new pool.csv --smiles SMILES --id name --minimize --out solubility
 Some values are known from earlier, in the column logS; rows that are no molecules are left out:
   gnn_bandits campaign new pool.csv --smiles SMILES --value logS --invalid skip --out solubility
+Reactions: three molecules a row, and two conditions beside them:
+  gnn_bandits campaign new reactions.csv --smiles base,ligand,solvent --columns conc,temp --out r
 Graphs, with two attributes of their nodes:
   gnn_bandits campaign new --graphs nets.graphml --features element,charge --out nets
   gnn_bandits campaign new --json nodelink.json --hops 0,1,2 --out nets
@@ -302,12 +305,12 @@ def opened(folder):
         return Campaign.open(folder)
 
 def with_smiles(c, table):
-    "A table of candidates with their SMILES beside their ids, if they have any."
-    column = c.domain.notes.get("intake", {}).get("smiles")
-    if column not in c.table: return table
+    "A table of candidates with SMILES and conditions beside their ids, if they have any."
+    columns = [c.domain.notes.get("intake", {}).get("smiles"), *c.domain.beside]
     table = table.copy()
-    texts = c.table[column].iloc[table["arm"]].tolist()
-    table.insert(table.columns.get_loc("id") + 1, column, texts)
+    for column in [k for k in columns if k in c.table and k not in table][::-1]:
+        texts = c.table[column].iloc[table["arm"]].tolist()
+        table.insert(table.columns.get_loc("id") + 1, column, texts)
     return table
 
 def print_csv(table):

@@ -9,13 +9,14 @@ __all__ = ['HEAD', 'MOST_COLUMNS', 'NOTHING', 'FORMULA', 'PLAIN_NUMBER', 'MOST_L
            'for_spreadsheet', 'from_spreadsheet', 'sheet', 'meant', 'check_nodes', 'read_graphml', 'too_deep',
            'read_nodelink', 'nodelink_graph', 'is_number', 'choose_attributes', 'describe_attribute',
            'encode_attribute', 'graph_problem', 'graphs_to_domain', 'Intake', 'check_unique', 'try_sample',
-           'read_molecules', 'fits', 'read_graph_files', 'check_saved', 'read_candidates']
+           'read_molecules', 'read_several', 'split_names', 'fits', 'read_graph_files', 'check_saved',
+           'read_candidates', 'read_graphs']
 
 # %% ../nbs/38_intake.ipynb #91c0c2d7
 import codecs, csv, io, json, re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from xml.etree.ElementTree import ParseError
@@ -25,7 +26,7 @@ import numpy as np
 from .core import (BEYOND, Bound, check_choice, check_file, check_memory, is_finite,
                               optional, pd, shown)
 from .graphs import GraphDomain, aggregate_graphs, check_hops
-from .molecules import parse_smiles, read_smiles
+from .molecules import parse_smiles, read_reactions, read_smiles
 
 # %% ../nbs/38_intake.ipynb #19e0bdbd
 HEAD = 2**22 # Bytes of a file that are looked at before the rest is read
@@ -607,6 +608,38 @@ def read_molecules(
                   [ids[r] for r in found.rows], problems[["row", "id", "reason"]],
                   tuple(remarks))
 
+# %% ../nbs/38_intake.ipynb #59396ef0
+def read_several(
+    path:str|Path, # A table
+    smiles:Sequence, # The columns of SMILES
+    id:str|None, # The column of ids; None: "id" if there is one, else numbers
+    invalid:str, # "raise" or "skip"
+    hops, # Rounds of aggregation
+    like:GraphDomain|None, # A pool that these molecules will be added to
+)->Intake:
+    "Candidates from a table with several columns of SMILES."
+    table = read_cells(path, [*smiles, *([] if id is None else [id])])
+    id = "id" if id is None and "id" in table else id
+    ids = range(len(table)) if id is None else table[id].tolist()
+    ids = check_unique(ids, path, f"column {id!r}")
+    try: domain, rows, problems = read_reactions(table, smiles, hops, invalid, like)
+    except ValueError as e: raise ValueError(f"{path}: {e}") from e
+    domain.notes["intake"] = dict(smiles=None, id=id)
+    problems = pd.DataFrame(dict(row=problems["row"] + 1, id=[ids[r] for r in problems["row"]],
+                                 reason=problems["reason"]))
+    return Intake(domain, table.iloc[rows], [ids[r] for r in rows], problems)
+
+def split_names(
+    text:str|Sequence|None, # A name of a column, or several with commas between
+    path:Path, # Of the table
+)->list[str]:
+    "Names of columns; a name that holds a comma itself is taken as it is."
+    if not isinstance(text, str): return list(text or ())
+    if "," not in text: return [text]
+    there = [] if path.suffix.lower() in (".parquet", ".pq") else \
+        first_rows(head_of_text(path), 1, path)[2][0]
+    return [text] if text in there else [w.strip() for w in text.split(",") if w.strip()]
+
 # %% ../nbs/38_intake.ipynb #597eb46c
 def fits(
     value, # From JSON or GraphML
@@ -672,15 +705,26 @@ def check_saved(
 
 def read_candidates(
     path:str|Path, # A table with SMILES, a .graphml or .json or .npz file, or a folder of .graphml
-    smiles:str|None=None, # The column of SMILES, for tables
+    smiles:str|Sequence|None=None, # The column of SMILES, or several, for tables
     id:str|None=None, # The column of ids; for graphs, the attribute of a graph that names it
     features:Sequence|None=None, # Node attributes, for graphs; "x" or all numbers if not given
     invalid:str="raise", # What to do with rows that cannot be used: "raise" or "skip"
     undirected:bool=False, # Whether directions of edges are ignored
     hops:int|Sequence=1, # Rounds of aggregation
     like:GraphDomain|None=None, # A pool that the candidates will be added to
+    columns:Sequence|None=None, # Columns to learn from; those of the pool if there is one
 )->Intake:
     "Candidates for a campaign from a file."
+    if like is not None: columns = [k for k, c in like.beside.items() if c.kind != "graph"]
+    found = read_graphs(path, smiles, id, features, invalid, undirected, hops, like)
+    if not columns or {*columns} <= {*found.domain.beside}: return found
+    try: domain = found.domain.with_columns(found.table, columns, like)
+    except ValueError as e: raise ValueError(f"{path}: {e}") from e
+    return replace(found, domain=domain, remarks=tuple(
+        r for r in found.remarks if "the molecule of an earlier row" not in r))
+
+def read_graphs(path, smiles, id, features, invalid, undirected, hops, like):
+    "Candidates from a file, without columns of numbers and categories."
     check_choice("invalid", invalid, ("raise", "skip"))
     path, kind = Path(path), Path(path).suffix.lower()
     if not path.is_dir(): existing(path)
@@ -697,7 +741,12 @@ def read_candidates(
     if kind not in TABLES:
         raise ValueError(f"expected a file that ends in {', '.join((*TABLES, *GRAPHS, '.npz'))}, "
                          f"or a folder of .graphml files, got {path.name}")
-    smiles = smiles or how.get("smiles")
+    if like is not None and smiles is None:
+        smiles = [k for k, c in like.beside.items() if c.kind == "graph"]
+    several = split_names(smiles, path)
+    if len(several) > 1:
+        return read_several(path, several, id or how.get("id"), invalid, hops, like)
+    smiles = several[0] if several else how.get("smiles")
     if smiles is None:
         there = "" if kind in (".parquet", ".pq") else first_rows(head_of_text(path), 1, path)[2][0]
         there = there and f"; its columns are {', '.join(there):.300}"

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['ENCODED', 'PARTS', 'Kernel', 'Encoded', 'aggregated', 'distinct_nodes', 'GNTK', 'Relational', 'freeze_columns',
            'with_its_types', 'columns_of', 'Typed', 'Counts', 'Overlap', 'Vector', 'Tangent', 'Known', 'Matrix',
-           'Given', 'Several', 'Sum', 'Product', 'anchor_arms', 'Part', 'part_of']
+           'Given', 'Several', 'Sum', 'Product', 'Levels', 'Rows', 'Columns', 'column_unit', 'Normed', 'Unit',
+           'anchor_arms', 'anchors_of', 'Part', 'Factors', 'part_of']
 
 # %% ../nbs/17_kernels.ipynb #4e629a3d
 import copy
@@ -41,6 +42,7 @@ class Kernel(ABC):
     shared = True # Whether what was computed over a pool may be kept for other priors over it
     together = 1 # Rows computed at a time; more where a row has the same bits whatever is beside it
     label = "a kernel" # Its name for people
+    open = () # Columns whose length scales are to be found by evidence
     @abstractmethod
     def encode(self,
         X:GraphDomain, # Some graphs
@@ -70,6 +72,11 @@ class Kernel(ABC):
     )->tuple[Tensor, Tensor]|None: # (n, F) features, (n,) what they miss of the kernel
         "Explicit features; nothing where there are none."
         return None
+    def with_lengths(self,
+        lengths:dict, # Column -> its length scale
+    )->"Kernel":
+        "The kernel with other length scales, where it has any."
+        return self
     reads = property(lambda self: self, doc="What an encoding depends on")
     def code(self,
         X:GraphDomain, # Some graphs
@@ -414,6 +421,9 @@ class Sum(Kernel):
         object.__setattr__(self, "weights", tuple(float(w)/total for w in weights))
     label = property(lambda self: " + ".join(k.label for k in self.parts))
     portable = property(lambda self: all(k.portable for k in self.parts))
+    open = property(lambda self: tuple(dict.fromkeys(c for k in self.parts for c in k.open)))
+    def with_lengths(self, lengths):
+        return replace(self, parts=tuple(k.with_lengths(lengths) for k in self.parts))
     def fitted(self, pool):
         parts = tuple(k.fitted(pool) for k in self.parts)
         unit = [part_of(k, pool).centre[1] if self.standard else 1. for k in parts]
@@ -444,6 +454,9 @@ class Product(Kernel):
     label = property(lambda self: f"({self.left.label}) × ({self.right.label})")
     portable = property(lambda self: self.left.portable and self.right.portable)
     shared = property(lambda self: self.left.shared and self.right.shared)
+    open = property(lambda self: tuple(dict.fromkeys(self.left.open + self.right.open)))
+    def with_lengths(self, lengths):
+        return Product(self.left.with_lengths(lengths), self.right.with_lengths(lengths))
     def fitted(self, pool): return Product(self.left.fitted(pool), self.right.fitted(pool))
     def encode(self, X): return Several([self.left.code(X), self.right.code(X)])
     code = encode
@@ -472,6 +485,146 @@ def __mul__(
 
 Kernel.__rmul__ = Kernel.__mul__
 
+# %% ../nbs/17_kernels.ipynb #97e4765f
+class Levels:
+    "The graphs of a column, as a kernel reads them; each graph is compared once."
+    def __init__(self,
+        kernel:Kernel, # Fitted to the graphs of the pool
+        graphs:GraphDomain, # Each graph once
+        unit:float=1., # What squared distances are divided by
+    ):
+        self.kernel, self.code, self.unit = kernel, kernel.code(graphs), unit
+    own = cached_property(lambda self: self.kernel.own(self.code))
+    within = cached_property(lambda self: self.apart(self))
+    def apart(self,
+        other:"Levels", # Other graphs, or the same
+    )->Tensor: # (k, l)
+        "Squared distances between all graphs of two columns."
+        K = self.kernel.between(self.code, other.code)
+        return ((self.own[:, None] + other.own - 2*K)/self.unit).clamp(min=0)
+
+# %% ../nbs/17_kernels.ipynb #604d54ee
+class Rows:
+    "The columns of some rows, as a kernel reads them."
+    def __init__(self,
+        values:list, # (n,) numbers in units of the pool, or the number of a level, for each column
+        levels:list, # `Levels` for graphs, a list for categories, None for numbers
+    ): self.values, self.levels = values, levels
+    def __len__(self): return len(self.values[0])
+    def __getitem__(self, arms):
+        at = torch.as_tensor(np.asarray(plain(arms), np.int64))
+        return Rows([v[at] for v in self.values], self.levels)
+    def apart(self,
+        other:"Rows", # Other rows
+    )->list[Tensor]: # (p, q) for each column
+        "Squared distances of all pairs, for each column."
+        found = []
+        for x, y, one, two in zip(self.values, other.values, self.levels, other.levels):
+            if one is None: D = (x[:, None] - y).square()
+            elif isinstance(one, list): D = (x[:, None] != y).double()
+            else: D = (one.within if one is two else one.apart(two))[x][:, y]
+            found.append(D)
+        return found
+
+# %% ../nbs/17_kernels.ipynb #5ddc6975
+@dataclass(frozen=True)
+class Columns(Kernel):
+    "A Gaussian kernel of the columns beside the graphs, with a length scale for each."
+    names:tuple|None=None # Columns to look at; None: all
+    lengths:tuple|None=None # One for each name; None: one, and to be found by evidence
+    graph:Kernel=GNTK(2, over="sum") # Compares the graphs of a column
+    units:tuple|None=None # What each column takes from the pool; None: not decided yet
+    shared, together = False, 256
+    def __post_init__(self):
+        for name in ("names", "lengths"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, tuple(plain(value)))
+        if self.lengths is not None:
+            if self.names is None or len(self.names) != len(self.lengths):
+                raise ValueError("expected one length scale for each name of a column, got "
+                                 f"{self.lengths} for {self.names}")
+            for v in self.lengths: check_number("a length scale", v, above=True)
+    @property
+    def label(self):
+        if self.names is None: return "columns"
+        scales = [""]*len(self.names) if self.lengths is None else \
+            [f" {v:.2g}" for v in self.lengths]
+        return f"columns ({', '.join(n + s for n, s in zip(self.names, scales))})"
+    open = property(lambda self: (self.names or ()) if self.lengths is None else ())
+    reads = property(lambda self: (Columns, self.names, self.graph, self.units))
+    def with_lengths(self, lengths):
+        if self.lengths is not None: return self
+        names = tuple(lengths) if self.names is None else self.names
+        return replace(self, names=names, lengths=tuple(lengths[name] for name in names))
+    def fitted(self, pool):
+        if self.units is not None: return self
+        names = tuple(pool.beside) if self.names is None else self.names
+        if not names or not {*names} <= {*pool.beside}:
+            raise ValueError(f"expected the columns {', '.join(names) or '(any)'} beside the "
+                             f"graphs, got {', '.join(pool.beside) or 'none'}; put them there "
+                             "with GraphDomain.with_columns")
+        return replace(self, names=names, units=tuple(
+            column_unit(pool.beside[name], self.graph) for name in names))
+    def encode(self, X):
+        values, levels = [], []
+        for name, (unit, kernel) in zip(self.names, self.units):
+            if name not in X.beside: raise ValueError(f"these graphs have no column {name!r}")
+            c = X.beside[name]
+            values.append(c.values/unit**0.5 if c.kind == "number" else c.values)
+            levels.append(Levels(kernel, c.levels, unit) if c.kind == "graph" else c.levels)
+        return Rows(values, levels)
+    def between(self, a, b):
+        lengths = self.lengths or (1.,)*len(self.names)
+        return torch.exp(sum(D*(-0.5/v**2) for D, v in zip(a.apart(b), lengths)))
+    def own(self, a): return torch.ones(len(a), dtype=torch.float64)
+
+# %% ../nbs/17_kernels.ipynb #adb49ff7
+def column_unit(
+    column, # A `Column` of a pool
+    graph:Kernel, # Compares its graphs, if there are any
+)->tuple[float, Kernel|None]: # The unit, and the kernel of graphs as the pool decides it
+    "What a kernel of columns takes from the pool."
+    seen = column.values.unique()
+    if column.kind != "graph":
+        return 2*float(seen.var()) if column.kind == "number" and len(seen) > 1 else 1., None
+    kept, key = ENCODED.setdefault(column.levels, {}), (column_unit, graph, *seen.tolist())
+    if key not in kept:
+        few = seen[torch.linspace(0, len(seen) - 1, min(len(seen), 256)).long()]
+        kernel, pairs = graph.fitted(column.levels), len(few)*(len(few) - 1)
+        total = float(Levels(kernel, column.levels[few]).within.sum())
+        kept[key] = total/pairs if total > 0 else 1., kernel
+    return kept[key]
+
+# %% ../nbs/17_kernels.ipynb #1b09c8c3
+class Normed:
+    "Graphs as a kernel reads them, with the roots of its diagonal."
+    def __init__(self,
+        code, # Encoded graphs
+        root:Tensor, # (n,) root of the kernel of each graph with itself
+    ): self.code, self.root = code, root
+    def __len__(self): return len(self.code)
+    def __getitem__(self, arms):
+        arms = np.asarray(plain(arms), np.int64)
+        return Normed(self.code[arms], self.root[arms])
+
+@dataclass(frozen=True)
+class Unit(Kernel):
+    "A kernel divided by the roots of its diagonal: the cosine of two graphs."
+    of:Kernel # Any kernel
+    label = property(lambda self: self.of.label)
+    portable = property(lambda self: self.of.portable)
+    shared = property(lambda self: self.of.shared)
+    together = property(lambda self: self.of.together)
+    open = property(lambda self: self.of.open)
+    def with_lengths(self, lengths): return Unit(self.of.with_lengths(lengths))
+    def fitted(self, pool): return Unit(self.of.fitted(pool))
+    def encode(self, X):
+        code = self.of.code(X)
+        return Normed(code, self.of.own(code).sqrt())
+    def between(self, a, b):
+        return self.of.between(a.code, a.code if a is b else b.code)/(a.root[:, None]*b.root)
+    def own(self, a): return torch.ones(len(a), dtype=torch.float64)
+
 # %% ../nbs/17_kernels.ipynb #869f19bf
 def anchor_arms(
     sizes:Tensor, # (n,) node counts of the pool
@@ -482,6 +635,12 @@ def anchor_arms(
     k = max(1, min(len(sizes), most, round(nodes/float(sizes.double().mean()))))
     return torch.linspace(0, len(sizes) - 1, k, dtype=torch.float64).round().long()
 
+def anchors_of(
+    pool:GraphDomain, # The graphs
+)->Tensor: # (k,) increasing
+    "The anchors of a pool; where columns repeat a few graphs, their nodes do not count."
+    return anchor_arms(torch.ones(len(pool)), 256) if pool.beside else anchor_arms(pool.sizes)
+
 # %% ../nbs/17_kernels.ipynb #fde9f336
 class Part:
     "A kernel over a pool and its anchors; what was computed is kept."
@@ -491,7 +650,7 @@ class Part:
         anchors:Tensor, # (k,) arms over which it is centred
     ):
         self.kernel, self.code, self.anchors = kernel, kernel.code(pool), anchors
-        self._last, self._level, self._rows = (None, None), {}, {}
+        self._last, self._level, self._rows, self._near = (None, None), {}, {}, {}
     def __len__(self): return len(self.code)
     def block(self, arms):
         "(q, q) kernel of some arms; the last one is kept."
@@ -513,6 +672,11 @@ class Part:
         if new := [a for a in dict.fromkeys(arms) if a not in self._rows]:
             self._rows |= dict(zip(new, self.rows(new)))
         return torch.stack([self._rows[a] for a in arms])
+    def near(self, arms):
+        "(k, anchors) kernel of some arms with the anchors, computed once."
+        if new := [a for a in dict.fromkeys(arms) if a not in self._near]:
+            self._near |= dict(zip(new, self.pairs(new, self.code[self.anchors])))
+        return torch.stack([self._near[a] for a in arms])
     own = cached_property(lambda self: self.kernel.own(self.code))
     @cached_property
     def centre(self)->tuple[float, float]:
@@ -535,6 +699,33 @@ class Part:
             for row in self.rows(some.tolist()): total += row/len(self.anchors)
         return total
 
+# %% ../nbs/17_kernels.ipynb #5890f027
+class Factors(Part):
+    "A product over a pool; what was computed of a factor is kept where others may share it."
+    def __init__(self,
+        kernel:Product, # Fitted to the pool
+        pool:GraphDomain, # The graphs
+        anchors:Tensor, # (k,) arms over which it is centred
+    ):
+        super().__init__(kernel, pool, anchors)
+        self.factors = [part_of(k, pool, anchors) for k in (kernel.left, kernel.right)]
+    def product(self, get):
+        "The product of what the factors have."
+        left, right = map(get, self.factors)
+        return left*right
+    def block(self, arms): return self.product(lambda f: f.block(arms))
+    def rows(self, arms):
+        return self.product(lambda f: (f.kept_rows if f.kernel.shared else f.rows)(arms))
+    def near(self, arms): return self.product(lambda f: f.near(arms))
+    own = cached_property(lambda self: self.product(lambda f: f.own))
+    def levels_of(self, arms): return self.near(arms).mean(1)
+    @cached_property
+    def centre(self)->tuple[float, float]:
+        "Mean of the kernel over pairs of anchors, and the mean variance of anchors around it."
+        K = self.near(self.anchors.tolist())
+        v, middle = float(K.diagonal().mean()), float(K.mean())
+        return middle, max(v - middle, 1e-12*v, 1e-300)
+
 # %% ../nbs/17_kernels.ipynb #b2d314ca
 PARTS = WeakKeyDictionary() # Pools -> kernels over them
 
@@ -544,10 +735,11 @@ def part_of(
     anchors:Tensor|None=None, # Arms over which it is centred; None: those of `anchor_arms`
 )->Part:
     "A kernel over a pool; everybody who has it shares what was computed."
-    anchors = anchor_arms(pool.sizes) if anchors is None else anchors
-    if pool is None or not kernel.shared: return Part(kernel, pool, anchors)
+    anchors = anchors_of(pool) if anchors is None else anchors
+    kind = Factors if isinstance(kernel, Product) and pool is not None else Part
+    if pool is None or not kernel.shared: return kind(kernel, pool, anchors)
     kept, key = PARTS.setdefault(pool, {}), (kernel, *anchors.tolist())
     if key in kept: return kept[key]
-    part = Part(kernel, pool, anchors)
+    part = kind(kernel, pool, anchors)
     if part.code is not pool: kept[key] = part               # or the pool would never be freed
     return part

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['ELEMENTS', 'BONDS', 'ATOM_FEATURES', 'MORGAN_FEATURES', 'MOST_ATOMS', 'QM9_TARGETS', 'FREE_ATOMS', 'MOLECULE_SETS',
-           'bond_type', 'atom_features', 'parse_smiles', 'Molecules', 'read_smiles', 'featurize_like', 'draw_svg',
-           'tanimoto', 'qm9', 'load_molecules', 'mutag']
+           'bond_type', 'atom_features', 'parse_smiles', 'Molecules', 'read_smiles', 'featurize_like', 'read_reactions',
+           'draw_svg', 'tanimoto', 'qm9', 'load_molecules', 'mutag']
 
 # %% ../nbs/13_molecules.ipynb #b158be90
 import importlib.metadata, json
@@ -19,7 +19,8 @@ from torch import Tensor
 
 from .core import (check_choice, check_memory, check_number, optional, plain,
                               progress_bar, sparse)
-from .graphs import Edges, GraphDomain, assemble, check_hops, warn_of_twins
+from .graphs import (Column, Edges, GraphDomain, assemble, check_hops, first_few,
+                                is_empty, warn_of_twins)
 
 # %% ../nbs/13_molecules.ipynb #f1caecad
 ELEMENTS = ("H", "B", "C", "N", "O", "F", "Si", "P", "S", "Cl", "Se", "Br", "I")
@@ -384,6 +385,47 @@ def settings_of(domain, features):
             f"features={how['features'].removeprefix('own: ')}"
         raise ValueError(f"the domain was made with {how['features']!r} features; pass {need}")
     return dict(how), check_hops(domain.hops)
+
+# %% ../nbs/13_molecules.ipynb #2460a953
+def read_reactions(
+    table, # One row a candidate: a table of pandas, or a dictionary of lists
+    smiles:Sequence, # Names of its columns of SMILES
+    hops:int|Sequence=1, # Rounds of aggregation, or a list of several
+    invalid:str="raise", # What to do with rows that cannot be read: "raise" or "skip"
+    like:GraphDomain|None=None, # Take scale and settings from this domain of molecules
+)->tuple: # Graphs, the rows they come from, and a table of problems: row, reason
+    """Candidates with several molecules a row; see `GraphDomain.joined`.
+
+        >>> table = dict(acid=["CC(=O)O", "OC=O"], alcohol=["CO", "CCO"])
+        >>> read_reactions(table, ["acid", "alcohol"])[0]
+        GraphDomain(2 graphs, 6 nodes, d=36, beside acid, alcohol)
+    """
+    import pandas as pd
+    check_choice("invalid", invalid, ("raise", "skip"))
+    names = plain(smiles)
+    if lost := [c for c in names if c not in table]:
+        raise ValueError(f"there is no column {lost[0]!r}; the columns are "
+                         f"{first_few([repr(c) for c in table])}")
+    cells = {c: ["" if is_empty(t) else str(t).strip() for t in plain(table[c])] for c in names}
+    texts = list(dict.fromkeys(t for c in names for t in cells[c] if t)) or [""]
+    found = read_column(texts, hops, False, "skip", "keep", None, False, False, like)
+    reasons = dict(zip(found.problems["smiles"], found.problems["reason"])) | {"": "empty"}
+    problems = [(row, f"column {c!r}: {t!r:.40} is no molecule ({reasons[t]:.120})")
+                for row, texts in enumerate(zip(*cells.values())) for c, t in zip(names, texts)
+                if t in reasons]
+    rows = np.setdiff1d(np.arange(len(cells[names[0]])), [row for row, _ in problems])
+    if problems and (invalid == "raise" or not len(rows)):
+        raise ValueError(f"row {problems[0][0] + 1}, {problems[0][1]}; every candidate needs a "
+                         "molecule in every column of SMILES")
+    place = {t: k for t, k in zip([texts[r] for r in found.rows], found.canonical)}
+    number = {name: k for k, name in reversed([*enumerate(found.canonical)])}
+    graphs = {}
+    for c in names:
+        at = [number[place[cells[c][row]]] for row in rows]
+        levels = {k: i for i, k in enumerate(dict.fromkeys(at))}
+        graphs[c] = Column(torch.tensor([levels[k] for k in at]), found.domain[list(levels)])
+    return (GraphDomain.joined(graphs), rows,
+            pd.DataFrame(problems, columns=["row", "reason"]).drop_duplicates("row"))
 
 # %% ../nbs/13_molecules.ipynb #8183a555
 def draw_svg(

@@ -23,8 +23,9 @@ from .core import (check_arms, check_choice, check_memory, check_number, check_r
 from .features import GNTKFeatures
 from .gntk import check_domains
 from .graphs import GraphDomain
-from .kernels import (GNTK, Given, Kernel, Matrix, Overlap, Product, Relational, Sum,
-                                 Tangent, Typed, Vector, anchor_arms, part_of)
+from .kernels import (GNTK, Columns, Given, Kernel, Matrix, Overlap, Product,
+                                 Relational, Sum, Tangent, Typed, Unit, Vector, anchors_of,
+                                 part_of)
 from .networks import LazyGNN, LazyNN
 from .posterior import (Belief, FeaturePosterior, Posterior,
                                    RowsPosterior, gram_root)
@@ -333,7 +334,7 @@ class Prior:
         "Arms over which the kernel is centred."
         if isinstance(self.centre, list): return torch.tensor(self.centre)
         if self.centre == "pool" or self.domain is None: return torch.arange(len(self))
-        return anchor_arms(self.domain.sizes)
+        return anchors_of(self.domain)
 
 # %% ../nbs/35_priors.ipynb #9b72665f
 @patch
@@ -507,8 +508,8 @@ def weighed(
 # %% ../nbs/35_priors.ipynb #7e5ef397
 KINDS = {"gntk": GNTK, "relational": Relational, "typed": Typed, "overlap": Overlap,
          "vector": Vector, "matrix": Matrix, "features": Given, "library": Stored,
-         "sum": Sum, "product": Product}
-DECIDED = ("alike", "typed", "view", "pool") # Fields that are found again from the graphs
+         "sum": Sum, "product": Product, "columns": Columns, "unit": Unit}
+DECIDED = ("alike", "typed", "view", "pool", "units") # Fields that are found again from the graphs
 
 def recipe(
     kernel:Kernel, # Any of `KINDS`, or a network

@@ -505,7 +505,10 @@ def graph_picture(
 def smiles_of(
     campaign:Campaign, # Any campaign
 )->pd.Series|None: # One text for each candidate
-    "The column of SMILES that came with the candidates, if there is one."
+    "The SMILES that came with the candidates, if there are any; those of a row with dots between."
+    named = [k for k, c in campaign.domain.beside.items() if c.kind == "graph"]
+    if named and {*named} <= {*campaign.table}:
+        return campaign.table[named].astype(str).agg(".".join, axis=1)
     names = [c for c in campaign.table if "smiles" in str(c).lower()]
     return campaign.table[names[0]] if names else None
 
@@ -764,7 +767,8 @@ def candidates_part(
 )->dict: # The table, and what of it is shown
     "The candidates by rank."
     rows, obs = ranked(campaign).head(ROWS), campaign.exact
-    given = rows.columns[rows.columns.get_loc("p_best") + 1:]
+    given = rows.columns[rows.columns.get_loc("p_best") + 1:].tolist()
+    given.sort(key=lambda c: c not in campaign.domain.beside)    # what the model learns from first
     show = formatter([*obs["value"], *rows["mean"]])
     if obs.empty: rows = rows.sort_values("arm")
     values = rows["value"].map(show)

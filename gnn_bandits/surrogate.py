@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['POWERS', 'NOISE_PRIOR', 'SCALE_PRIOR', 'NOISE_FLOOR', 'SHARE', 'RANGES', 'TYPED_NUMBERS', 'SHARES', 'CHOICE',
-           'CHOICE_NODES', 'CHOICE_ALIKE', 'CHOICE_SECOND', 'CHOICE_BOUNDS', 'STEP', 'FREEDOM', 'LEVEL_ARMS',
-           'on_each_side', 'power_transform', 'inverse_power_transform', 'log_slope', 'Measured', 'scatter_within',
-           'Units', 'units_of', 'with_power', 'bound_moments', 'Sites', 'bound_sites', 'Standardised', 'Spectra',
-           'arms_of_both', 'beside', 'Peak', 'Candidate', 'with_relations', 'mixtures', 'last_first', 'with_types',
-           'aggregates', 'candidate_priors', 'weighed_sum', 'fit_times', 'Surrogate', 'arms_to_fit', 'Fit', 'found_fit',
+           'CHOICE_NODES', 'CHOICE_ALIKE', 'CHOICE_SECOND', 'CHOICE_BOUNDS', 'LENGTH_PRIOR', 'LENGTH_STEPS',
+           'LENGTH_ARMS', 'STEP', 'FREEDOM', 'LEVEL_ARMS', 'on_each_side', 'power_transform', 'inverse_power_transform',
+           'log_slope', 'Measured', 'scatter_within', 'Units', 'units_of', 'with_power', 'bound_moments', 'Sites',
+           'bound_sites', 'Standardised', 'Spectra', 'arms_of_both', 'beside', 'Peak', 'Candidate', 'with_relations',
+           'mixtures', 'last_first', 'with_types', 'likeness', 'with_columns', 'aggregates', 'candidate_priors',
+           'weighed_sum', 'fit_times', 'Surrogate', 'arms_to_fit', 'Fit', 'found_fit', 'found_lengths', 'with_found',
            'Learned', 'Solved', 'student_log_density', 'Scaled', 'FittedBelief']
 
 # %% ../nbs/18_surrogate.ipynb #13a50003
@@ -27,7 +28,8 @@ from .core import (Bound, check_arms, check_number, check_rewards, first_best,
                               one_thread, plain)
 from .gntk import check_domains
 from .graphs import GraphDomain, look_alike
-from .kernels import GNTK, Kernel, Overlap, Relational, Sum, Typed
+from .kernels import (GNTK, Columns, Kernel, Overlap, Product, Relational, Sum,
+                                 Typed, Unit)
 from .molecules import ELEMENTS, MORGAN_FEATURES
 from .policies import log_p_best
 from .posterior import Belief
@@ -168,7 +170,7 @@ def with_power(
     g = power_transform(units.standardised(data.values), power)
     means = torch.zeros(int(at.max()) + 1, dtype=torch.float64).index_add(0, at, g)
     means = means/torch.bincount(at)
-    spread = max(float(means.std()), scatter_within(g.numpy(), at.numpy()))
+    spread = max(float(means.std()), scatter_within(g.numpy(), at.numpy())) or 1.  # all equal
     return replace(units, power=power, centre=float(means.mean()), spread=spread)
 
 # %% ../nbs/18_surrogate.ipynb #06c8f964
@@ -441,6 +443,32 @@ def with_types(
     return [Candidate(Typed(2, over=over), 1.5, f"{GNTK(2, over=over).label}, with relations")
             for over in ways], ""
 
+# %% ../nbs/18_surrogate.ipynb #75392d7d
+def likeness(
+    graphs:GraphDomain, # The graphs of a column
+)->Kernel:
+    "The kernel that compares the graphs of a column."
+    if not look_alike(graphs): return GNTK(2)
+    names = graphs.notes.get("molecules", {}).get("names")
+    return Overlap(2, names and [i for i, k in enumerate(names) if k in MORGAN_FEATURES])
+
+def with_columns(
+    domain:GraphDomain, # The arms, with columns
+    usual:Kernel, # Of the graphs
+)->list[Candidate]:
+    "Kernels of graphs and columns: the product, both, and the sum."
+    named = [c.levels for c in domain.beside.values() if c.kind == "graph"]
+    graph = likeness(named[0]) if named else GNTK(2)
+    every = Columns(tuple(domain.beside), graph=graph)
+    alone = [Columns((name,), graph=graph) for name in domain.beside]
+    product = every if named else Product(Unit(usual), every)
+    alone = alone if named else [usual, every]
+    both = Sum((*alone, product), (*[1.]*len(alone), float(len(alone))), True)
+    one = "each column" if named else f"{usual.label}, conditions"
+    return [Candidate(product, 0., f"{one} in a product"),
+            Candidate(both, 1.5, f"{one} in a sum and in a product"),
+            Candidate(Sum(tuple(alone), standard=True), 1.5, f"{one} in a sum")]
+
 # %% ../nbs/18_surrogate.ipynb #13a50034
 def aggregates(
     domain:GraphDomain, # Graphs that know their edges and their features before aggregation
@@ -482,6 +510,8 @@ def candidate_priors(
     found = found + more
     if more and sums and names and form != "features" and mixtures(domain):
         found = last_first(found)
+    if domain.beside:
+        form, found = "rows", with_columns(domain, (more or found[:1])[-1].kernel)
     return [Prior(c.kernel, domain, form, "anchors", label=c.label, nats=c.nats,
                   why=WHY[form] + reason) for c in found]
 
@@ -644,6 +674,41 @@ def found_fit(
     return Fit(t, prior, record.units, math.exp(peak.log_scale), private, noise, peak.log_density)
 
 # %% ../nbs/18_surrogate.ipynb #13a50047
+LENGTH_PRIOR = 0.7 # Standard deviation of the logarithm of a length scale
+LENGTH_STEPS = (1/4, 1/2, 1, 2, 4), (1/2**0.5, 1, 2**0.5) # Of length scales: coarse, then fine
+LENGTH_ARMS = 200 # Arms that the search for length scales looks at, at most
+
+def found_lengths(
+    prior:Prior, # Its kernel has open length scales
+    record:Standardised, # Measured values
+    share:float, # Private share of what is unexplained
+)->dict[str, float]: # Column -> length scale
+    "The length scales that make the values most probable."
+    names, tried = prior.fitted.open, {}
+    middle, few = math.sqrt(len(names)), len(record.distinct) < 3
+    def density(lengths):
+        if (key := tuple(lengths.values())) not in tried:
+            kernel = prior.kernel.with_lengths(lengths)
+            block = prior.changed(kernel=kernel).standard.block(record.distinct)
+            far = sum(math.log(v/middle)**2 for v in key)/(2*LENGTH_PRIOR**2)
+            tried[key] = Spectra(block, [record], share).best(4)[0].log_density - far
+        return tried[key]
+    lengths = dict.fromkeys(names, middle)
+    for steps in () if few else LENGTH_STEPS:
+        for name in names:
+            ways = [lengths | {name: lengths[name]*step} for step in steps]
+            lengths = ways[first_best([density(way) for way in ways])]
+    return lengths
+
+def with_found(
+    prior:Prior, # Any
+    lengths:dict, # From `found_lengths`
+)->Prior:
+    "The prior with its open length scales."
+    said = ", ".join(f"{name} {v:.2g}" for name, v in lengths.items())
+    return prior.changed(kernel=prior.kernel.with_lengths(lengths),
+                         label=f"{prior.label}, with the length scales {said}")
+
 @patch
 def _search(self:Surrogate, t):
     "The most probable prior, power, variances and scale for the first `t` values."
@@ -656,7 +721,12 @@ def _search(self:Surrogate, t):
     records = [Standardised(some, with_power(units, p, some)) for p in powers]
     beyond = [beside(more, r) for r in records] if len(more) else []
     arms = arms_of_both(records[0], *beyond[:1])
+    few = data[arms_to_fit(data.arms, min(LENGTH_ARMS, self._choice))]
+    few, scales = Standardised(replace(few, noise=[math.nan]*len(few)), records[0].units), {}
     for prior in self.priors:
+        if names := prior.fitted.open:
+            if names not in scales: scales[names] = found_lengths(prior, few, share)
+            prior = with_found(prior, scales[names])
         P, mean, *_ = records[0].sums(1 - share)
         prior = prior.weighed(some.distinct, mean, share + 1/P)
         fits = Spectra(prior.standard.block(arms), records, share, bounds=beyond)

@@ -7,7 +7,8 @@ import torch
 from numpy.testing import assert_allclose
 
 from gnn_bandits import Campaign, GraphDomain, make_algorithm
-from gnn_bandits.kernels import GNTK, Kernel, Matrix, Overlap, Relational, Sum, Typed, Vector
+from gnn_bandits.kernels import (GNTK, Columns, Kernel, Matrix, Overlap, Relational, Sum, Typed,
+                                 Unit, Vector)
 from gnn_bandits.priors import FORMS, Prior
 from gnn_bandits.scale import Library
 from gnn_bandits.surrogate import Surrogate
@@ -27,9 +28,10 @@ KERNELS = {"gntk": GNTK(), "vector": Vector(), "relational": Relational(over="su
            "overlap": Overlap(1), "typed": Typed(), "sum": 0.5*GNTK(1) + GNTK(3),
            "mixture": Sum((GNTK(over="sum"), Overlap(1)), standard=True, free=True),
            "product": GNTK()*Overlap(1), "new": Size(), "new product": Size()*GNTK(),
+           "columns": Columns(), "conditions": Unit(GNTK())*Columns(("heat",)) + GNTK(),
            "matrix": None, "files": None}
 NO_FEATURES = {"vector", "relational", "overlap", "mixture", "product", "new", "new product",
-               "matrix"}                                 # for which no features are known
+               "columns", "conditions", "matrix"}        # for which no features are known
 N = 24
 
 
@@ -42,7 +44,9 @@ def pool():
         nx.set_node_attributes(g, {v: np.eye(3)[rng.integers(3)] for v in g}, "x")
         nx.set_edge_attributes(g, {e: int(rng.integers(2)) for e in g.edges}, "kind")
         graphs.append(g)
-    return GraphDomain.from_networkx(graphs, edge_type="kind")
+    pool = GraphDomain.from_networkx(graphs, edge_type="kind")
+    beside = dict(heat=rng.integers(1, 9, N), salt=rng.choice(["NaCl", "KBr", "none"], N))
+    return pool.with_columns(beside)
 
 
 @pytest.fixture(scope="module")
