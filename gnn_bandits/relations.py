@@ -108,6 +108,7 @@ def with_itself(
     while i < len(order):
         N = int(sizes[order[i]])
         j = min(np.searchsorted(sizes[order], N, side="right"), i + max(1, 2**20//(kinds*N*N)))
+        j = i + 1 if N > LARGE else j
         some, i = order[i:j], j
         e = np.concatenate([by_graph[edge[g]:edge[g + 1]] for g in some])
         row, column = v[e] - start[graph[e]], u[e] - start[graph[e]]
