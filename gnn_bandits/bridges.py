@@ -23,9 +23,10 @@ from .surrogate import Scaled, Surrogate, candidate_priors
 # %% ../nbs/20_bridges.ipynb #17b41d38
 def as_domain(
     graphs, # A `GraphDomain`, or a list, array or column of graphs of one kind
-    features:str="x", # The node attribute of networkx graphs that holds the features
+    features="x", # The node attribute of networkx graphs, or a list of several; None: degrees
     labels="auto", # How a single column of classes is encoded, as in `GraphDomain.from_arrays`
     like:GraphDomain|None=None, # Describe the graphs as those of this domain are
+    edge_type:str|None=None, # The edge attribute of networkx graphs that holds types; None: none
 )->GraphDomain:
     "A domain from whatever a tool hands over."
     if isinstance(graphs, GraphDomain): return graphs
@@ -41,8 +42,11 @@ def as_domain(
     kind, known = kinds.pop(), {} if like is None else like.notes
     labels = known.get("labels", "number" if like is not None else labels)
     if kind == "domain": return GraphDomain.concat(some)
-    if kind == "pyg": return GraphDomain.from_pyg(some, labels=labels)
-    if kind == "networkx": return GraphDomain.from_networkx(some, features, labels=labels)
+    led = like is not None and like.edges is not None and like.edges.way is not None
+    if kind == "pyg": return GraphDomain.from_pyg(some, labels=labels, directed=led or None)
+    if kind == "networkx":
+        return GraphDomain.from_networkx(some, features, labels=labels, edge_type=edge_type,
+                                         directed=led or None, like=like)
     from gnn_bandits.molecules import featurize_like, read_smiles
     return featurize_like(like, some) if like else read_smiles(some, duplicates="keep").domain
 
@@ -72,11 +76,12 @@ class GraphRegressor:
         depths=None, # Hidden layers to choose from by evidence; None: as a campaign does
         hops=None, # Rounds of aggregation to choose from; None: as a campaign does
         noise_std:float|None=None, # Noise of a value if it is known; None: fitted
-        features:str="x", # The node attribute of networkx graphs that holds the features
+        features="x", # The node attribute of networkx graphs, or a list of several; None: degrees
         labels="auto", # How a single column of classes is encoded; a list names all of them
+        edge_type:str|None=None, # The edge attribute of networkx graphs that holds types
     ):
         self.depths, self.hops, self.noise_std = depths, hops, noise_std
-        self.features, self.labels = features, labels
+        self.features, self.labels, self.edge_type = features, labels, edge_type
     def __repr__(self):
         given = ", ".join(f"{k}={v!r}" for k, v in self.get_params().items())
         return f"GraphRegressor({given})"
@@ -123,7 +128,7 @@ def fit(
     noise=None, # Standard deviation of each value where it is known; None or nan where not
 )->GraphRegressor: # Itself
     "Learn from graphs and their values."
-    X = as_domain(graphs, self.features, self.labels)
+    X = as_domain(graphs, self.features, self.labels, edge_type=self.edge_type)
     try: y = np.asarray(y, dtype=float)
     except (TypeError, ValueError) as e:
         raise ValueError("expected a number for each graph; bounds such as '>10' can be told to a "
@@ -148,7 +153,8 @@ def predict(
     "Values of graphs, which need not be among those that were learned from."
     if not hasattr(self, "surrogate_"):
         raise ValueError("this GraphRegressor has not learned yet; call fit(graphs, y) first")
-    table = self.surrogate_.predict(as_domain(graphs, self.features, like=self.domain_))
+    X = as_domain(graphs, self.features, like=self.domain_, edge_type=self.edge_type)
+    table = self.surrogate_.predict(X)
     mean = table["mean"].to_numpy()
     return (mean, table["std"].to_numpy()) if return_std else mean
 

@@ -256,6 +256,7 @@ def new(
     invalid:INVALID="raise", # What to do with rows that cannot be read: stop, or leave them out
     features:names=None, # Node attributes to learn from, with commas between; x, or all numbers
     undirected:bool=False, # Ignore the direction of edges
+    edge_type:str=None, # Attribute of edges that holds their type, a whole number or a word
     hops:rounds=None, # Rounds of aggregation, 1 if not given; several with commas: side by side
     graphs:str=None, # File of graphs in GraphML, or folder of such files
     npz:str=None, # File written by GraphDomain.save
@@ -268,7 +269,7 @@ def new(
         from gnn_bandits.campaigns import Campaign, CampaignPolicy
         from gnn_bandits.intake import read_candidates
         found = read_candidates(path, smiles, id, features, invalid, undirected,
-                                1 if hops is None else hops, columns=columns)
+                                1 if hops is None else hops, edge_type, columns=columns)
         results = known_results(found, value, path)
     about_intake(found)
     id_hint(found, id, smiles)

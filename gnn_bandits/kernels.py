@@ -217,7 +217,7 @@ class Relational(GNTK):
     L:int|None=None # Hidden layers; None: as many as blocks, at least 2
     blocks:int=2 # Layers that look at neighbours
     columns:tuple|None=None # Features to look at, only whether they are there; None: all, as is
-    typed:bool|None=None # Whether edges have types; None: as those of the pool
+    typed:int|None=None # What tells edges apart, `Edges.tells`; None: as in the pool
     inputs, together = None, 1
     def __post_init__(self):
         check_number("blocks", self.blocks, 1, whole=True)
@@ -250,7 +250,7 @@ def with_its_types(
 )->Kernel:
     "The kernel for graphs whose edges have types if those of the pool have."
     features_of(pool)                                       # refuses a pool without edges
-    return replace(kernel, typed=pool.edges.type is not None)
+    return replace(kernel, typed=pool.edges.tells)
 
 # %% ../nbs/17_kernels.ipynb #2ef2f4a0
 def columns_of(
@@ -302,7 +302,7 @@ class Overlap(Kernel):
     "The share of surroundings that two graphs have in common: Tanimoto without fingerprints."
     radius:int=2 # How far to look
     columns:tuple|None=None # Features to look at; None: all
-    typed:bool|None=None # Whether edges have types; None: as those of the pool
+    typed:int|None=None # What tells edges apart, `Edges.tells`; None: as in the pool
     def __post_init__(self):
         check_number("radius", self.radius, whole=True)
         freeze_columns(self)

@@ -34,7 +34,7 @@ from .molecules import ELEMENTS, MORGAN_FEATURES
 from .policies import log_p_best
 from .posterior import Belief
 from .priors import ROWS_POOL, WHY, Prior, form_for
-from .relations import components
+from .relations import components, neighbours
 
 # %% ../nbs/18_surrogate.ipynb #63c0f89c
 def on_each_side(
@@ -434,7 +434,7 @@ def with_types(
     domain:GraphDomain, # The arms; their edges have types
 )->tuple[list[Candidate], str]: # Candidates, or none and why
     "Kernels that take the neighbours of a node apart by the type of edge."
-    types = len(domain.edges.type.unique())
+    types = len(np.unique(neighbours(domain)[2])) - 1       # one of them is the node itself
     need = len(domain.nodes)*((domain.raw.shape[1] + 1)*(types + 1) + 1)
     if need > TYPED_NUMBERS:
         return [], (f"; edge types are left out, because {types:,} types would take {need:.2g} "
@@ -506,7 +506,7 @@ def candidate_priors(
     more, reason = [], ""
     if sums and form != "features":
         more = with_relations(found[0].kernel if atoms else GNTK(2, own, "sum"), names)
-    elif free and again and domain.edges.type is not None: more, reason = with_types(domain)
+    elif free and again and domain.edges.tells: more, reason = with_types(domain)
     found = found + more
     if more and sums and names and form != "features" and mixtures(domain):
         found = last_first(found)

@@ -84,6 +84,18 @@ def nets(n=12):
     return out
 
 
+def layers(n, seed=0):
+    "Small directed networks of layers, with words at nodes and edges"
+    rng, out = np.random.default_rng(seed), []
+    for _ in range(n):
+        g = nx.DiGraph((u, v) for u in range(5) for v in range(u + 1, 5) if rng.random() < 0.5)
+        g.add_nodes_from(range(5))
+        for v in g: g.nodes[v]["op"] = ["conv", "pool", "skip"][rng.integers(3)]
+        for e in g.edges: g.edges[e]["kind"] = ["data", "gate"][rng.integers(2)]
+        out.append(g)
+    return out
+
+
 def linked(graphs, ids=None):
     data = [nx.node_link_data(g, edges="edges") for g in graphs]
     return json.dumps([d | {"id": i} for d, i in zip(data, ids)] if ids else data)
@@ -314,7 +326,7 @@ CANDIDATES = {
     "another json": ("p.json", "3", "", "a list of node-link graphs"),
     "deep json": ("p.json", "["*100_000, "", "no JSON"),
     "no nodes": ("p.json", linked([nx.Graph()]), "", "graph '0' cannot be used: it has no nodes"),
-    "no features": ("p.json", linked([nx.path_graph(3)]), "", "no attributes"),
+    "words alone": ("p.json", linked(layers(2)), "", "no numbers at its nodes to learn from"),
     "no graphml": ("p.graphml", "<a", "", "no GraphML"),
     "no graph": ("p.graphml", "<graphml/>", "", "holds no graph")}
 
@@ -341,10 +353,32 @@ def test_bad_graphs(bad):
     for v in two: two.nodes[v]["x"] = [1., 2.]
     refuses([other, two], "lengths [2, 3]")
     refuses([other, other], "1 ids stand there more than once: 'a' (2 times)", ids=["a", "a"])
-    refuses([other.to_directed()], "have a direction")
+    refuses([two, other.to_directed()], "graph 1 is directed and graph 0 is not")
     refuses([other], "no attribute 'mass'", options="--features mass")
     for v in other: other.nodes[v]["x"] = [1., float("nan")]
     refuses([other], "NaN")
+
+
+def test_directed_graphs_with_edge_words(good, bad):
+    write("p.json", linked(layers(12)))
+    good("new p.json --features op --edge-type kind --out lab")
+    with Campaign.open("lab") as c:
+        assert c.domain.edges.tells == 3 and c.domain.notes["edge_words"] == ["data", "gate"]
+    good("ask lab -n 4")
+    with Campaign.open("lab") as c: pending = c.pending["id"].tolist()
+    for k, i in enumerate(pending): good(f"tell lab {i} {k}")
+    good("ask lab -n 2")
+    write("more.json", linked(layers(3, 1), ["x", "y", "z"]))
+    good("add lab more.json")
+    with Campaign.open("lab") as c: assert len(c) == 15 and c.domain.edges.tells == 3
+    flat = [g.to_undirected() for g in layers(2, 2)]
+    write("flat.json", linked(flat, ["u", "v"]))
+    bad("add lab flat.json", says="some of these graphs are directed and others are not")
+    new = layers(1, 3)
+    new[0].nodes[0]["op"] = "dense"
+    write("new.json", linked(new, ["w"]))
+    bad("add lab new.json", says="'op' to be one of conv, pool, skip, got 'dense'")
+    with Campaign.open("lab") as c: assert len(c) == 15
 
 
 @pytest.mark.parametrize("line", [

@@ -639,3 +639,21 @@ def test_stored_campaigns_open_and_ask_for_the_same(tmp_path):
             assert "campaign" not in c.settings and len(c.predict()) == len(c)
     rows = stored.asked_again(folders[0], tmp_path/"again")
     assert rows and all(then == now for _, then, now in rows)
+
+
+@pytest.mark.parametrize("other,said", [
+    (dict(hops=2), "one number of hops"), (dict(labels=["C", "N"]), "one list of classes")])
+def test_graphs_that_were_read_otherwise_are_refused_before_anything_is_written(tmp_path, other,
+                                                                                said):
+    "They were written first, and the campaign could not be opened any more"
+    rows = lambda k: [["C"]]*k + [["O" if "labels" not in other else "N"]]
+    A = lambda n: np.ones((n, n)) - np.eye(n)
+    make = lambda sizes, **more: GraphDomain.from_arrays(
+        [A(n) for n in sizes], [rows(n - 1) for n in sizes], **more)
+    labels = dict(labels=["C", "O"]) if "labels" not in other else dict(labels=["N", "C"])
+    path = tmp_path/"lab"
+    with Campaign.create(path, make([2, 3, 4], **labels)) as c:
+        before = sorted(p.name for p in path.iterdir())
+        with pytest.raises(ValueError, match=said): c.add(make([5], **labels | other))
+        assert len(c) == 3 and sorted(p.name for p in path.iterdir()) == before
+    with Campaign.open(path) as c: assert len(c) == 3

@@ -585,11 +585,17 @@ def test_parallel_edges_add_up_with_and_without_weights(weights):
 @pytest.mark.parametrize("graphs,options,match", [
     ([], {}, "empty"), (["a"], {}, "graph 0: expected a networkx graph"),
     ([nx.Graph()], {}, "no nodes"),
-    ([nx.DiGraph([(0, 1)])], {}, "directed"), ([nx.path_graph(2)], {}, "no attribute 'x'"),
+    ([molecule("CO", [(0, 1)]), molecule("CO", [(0, 1)], nx.DiGraph)], {},
+     "graph 1 is directed and graph 0 is not"),
+    ([molecule("CO", [(0, 1)])], dict(directed=True), "graph 0 is not directed"),
+    ([nx.path_graph(2)], dict(features=["x", "y"]), "node 0 has no attribute 'x'"),
+    ([nx.path_graph(2)], {}, "no attribute 'x'"),
     ([molecule("CO", [(0, 1)])], dict(weight="w"), "no edge has"),
     ([molecule("CO", [(0, 1)])], dict(edge_type="bond"), "no edge has"),
     ([molecule("CCO", [(0, 1, dict(b=1)), (1, 2)])], dict(edge_type="b"), "has no attribute 'b'"),
-    ([molecule("CO", [(0, 1, dict(b="single"))])], dict(edge_type="b"), "integers"),
+    ([molecule("CO", [(0, 1, dict(b=1.5))])], dict(edge_type="b"), "integers"),
+    ([molecule("CO", [(0, 1, dict(b="single"))]), molecule("CO", [(0, 1, dict(b=1))])],
+     dict(edge_type="b"), "graph 1: expected words as edge types, as in graph 0, got 1"),
     ([molecule("CO", [(0, 1, dict(b=1)), (0, 1, dict(b=2))], nx.MultiGraph)], dict(edge_type="b"),
      "different types"),
     ([molecule([[1., 2], [1.]], [(0, 1)])], {}, "different shapes"),
@@ -660,13 +666,11 @@ def test_pyg_integer_classes():
 
 
 def test_pyg_refusals():
-    one_way, outside, nothing = data(), data(), data()
+    outside, nothing = data(), data()
     wide, uneven = data(edge_attr=torch.ones(4, 2)), data(edge_weight=torch.arange(4.))
-    one_way.edge_index = one_way.edge_index[:, ::2]
     outside.edge_index = outside.edge_index + 1
     nothing.x = None
-    for bad, options, match in [(one_way, {}, "graph 1: edge_index holds one direction only"),
-                                (outside, {}, "outside 0..2"),
+    for bad, options, match in [(outside, {}, "outside 0..2"),
                                 (wide, dict(weight="edge_attr"), "one value of edge_attr"),
                                 (nothing, {}, "with x and edge_index"),
                                 (uneven, {}, "differ in weight"),
@@ -675,6 +679,80 @@ def test_pyg_refusals():
                                 (data(edge_weight=-torch.ones(4)), {}, "not negative")]:
         with pytest.raises(ValueError, match=match): GraphDomain.from_pyg([data(), bad], **options)
     with pytest.raises(ValueError, match="empty"): GraphDomain.from_pyg([])
+
+
+# Directions, edge words, several attributes
+
+def directed_pool(n=12, seed=0):
+    "Random directed graphs with two attributes and words on their edges"
+    rng, graphs = np.random.default_rng(seed), []
+    for i in range(n):
+        g = nx.gnp_random_graph(4 + i % 4, 0.5, seed=seed*1000 + i, directed=True)
+        for v in g: g.nodes[v].update(op=["conv", "pool", "skip"][rng.integers(3)], at=float(v))
+        for e in g.edges: g.edges[e]["kind"] = ["data", "control"][rng.integers(2)]
+        graphs.append(g)
+    return graphs
+
+def test_directed_graphs_come_alike_by_every_door(tmp_path):
+    from types import SimpleNamespace
+    graphs = directed_pool()
+    X = GraphDomain.from_networkx(graphs, features=["op", "at"])
+    rows = [[[*(float(g.nodes[v]["op"] == k) for k in ("conv", "pool", "skip")), g.nodes[v]["at"]]
+             for v in g] for g in graphs]
+    A = GraphDomain.from_arrays([nx.to_numpy_array(g) for g in graphs], rows)
+    P = GraphDomain.from_pyg([SimpleNamespace(x=np.array(x), edge_index=np.array(list(g.edges)).T)
+                              for g, x in zip(graphs, rows)])
+    for other in (A, P, GraphDomain.load(X.save(tmp_path/"x.npz"))):
+        assert torch.equal(other.nodes, X.nodes) and torch.equal(other.edges.way, X.edges.way)
+        assert torch.equal(other.edges.target, X.edges.target)
+    matrices = [torch.from_numpy(nx.to_numpy_array(g)) for g in graphs]
+    assert (X.adjacency(way=1).toarray() == torch.block_diag(*matrices).numpy()).all()
+    flat = GraphDomain.from_networkx([g.to_undirected() for g in graphs], features=["op", "at"])
+    assert torch.equal(flat.nodes, X.nodes)                       # aggregation ignores directions
+    flat = GraphDomain.from_networkx(graphs, ["op", "at"], directed=False)
+    assert torch.equal(flat.nodes, X.nodes)
+    assert "Edges have a direction" in str(X.report())
+
+def test_renumbered_directed_graphs_are_the_same_to_kernels_with_relations():
+    from gnn_bandits.kernels import Overlap, Relational, Typed
+    X = GraphDomain.from_networkx(directed_pool(), features=["op", "at"], edge_type="kind")
+    for kernel in (Relational(), Overlap(), Typed()):
+        k, Y = kernel.fitted(X), X.permute(np.random.default_rng(1))
+        torch.testing.assert_close(k.cross(X, Y), k.gram(X), rtol=0, atol=3e-8)
+        torch.testing.assert_close(k.gram(X), k.gram(X).T, rtol=0, atol=3e-8)
+        turned = GraphDomain.from_networkx([g.reverse() for g in directed_pool()],
+                                           features=["op", "at"], edge_type="kind")
+        assert (k.cross(X, turned) - k.gram(X)).abs().max() > 1e-3
+
+def test_edge_words_mean_the_same_in_domains_made_apart():
+    graphs = directed_pool()
+    X = GraphDomain.from_networkx(graphs, features=None, edge_type="kind")
+    parts = [GraphDomain.from_networkx(graphs[k:k + 4], features=None, edge_type="kind")
+             for k in (0, 4, 8)]
+    joined = GraphDomain.concat(parts)
+    assert torch.equal(joined.edges.type, X.edges.type) and torch.equal(joined.nodes, X.nodes)
+    assert joined.notes["edge_words"] == ["control", "data"] == sorted(X.report().types)
+    assert "No features were given" in str(X.report()) and X.d == 3
+    for g in graphs:
+        for e in g.edges: g.edges[e]["kind"] = 1
+    with pytest.raises(ValueError, match="words as edge types and others numbers"):
+        GraphDomain.concat([X, GraphDomain.from_networkx(graphs, features=None, edge_type="kind")])
+
+def test_attributes_of_a_second_pool_follow_the_first():
+    graphs = directed_pool()
+    X = GraphDomain.from_networkx(graphs, features=["op", "at"])
+    few = GraphDomain.from_networkx(graphs[:1], features=["op", "at"], like=X)
+    assert torch.equal(few.nodes, X[0].nodes)
+    graphs[0].nodes[0]["op"] = "dense"
+    with pytest.raises(ValueError, match="'op' to be one of conv, pool, skip, got 'dense'"):
+        GraphDomain.from_networkx(graphs[:1], features=["op", "at"], like=X)
+    with pytest.raises(ValueError, match="directed and others are not"):
+        GraphDomain.concat([X, GraphDomain.from_networkx(graphs[1:2], ["op", "at"], like=X,
+                                                         directed=False)])
+
+def test_a_loop_of_a_directed_graph_is_left_out_and_said():
+    g = molecule("CO", [(0, 1), (1, 1)], nx.DiGraph)
+    assert GraphDomain.from_networkx(g).notes["dropped"] == ["self-loops (1)"]
 
 
 # Twins and the report

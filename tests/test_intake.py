@@ -13,7 +13,8 @@ from gnn_bandits import cli, core
 from gnn_bandits.campaigns import Campaign, CampaignPolicy
 from gnn_bandits.core import check_choice, check_file, check_number, pack_arrays, unpack_arrays
 from gnn_bandits.graphs import GraphDomain
-from gnn_bandits.intake import (MOST_CLASSES, PLAIN_NUMBER, for_spreadsheet, from_spreadsheet,
+from gnn_bandits.graphs import MOST_CLASSES
+from gnn_bandits.intake import (PLAIN_NUMBER, for_spreadsheet, from_spreadsheet,
                                 meant, read_candidates, read_cells, read_graphml, read_nodelink,
                                 read_results, sheet, to_number)
 

@@ -255,7 +255,8 @@ def test_graphs_without_types_do_not_fit_a_pool_with_types():
     for kernel in (Relational(), Overlap(), Typed()):
         make = lambda X: over(kernel, X)                      # noqa: B023
         with pytest.raises(ValueError, match="the pool have types"): make(typed).cross(bare, [0])
-        with pytest.raises(ValueError, match="the pool have no types"): make(bare).cross(typed, [0])
+        with pytest.raises(ValueError, match="the pool have neither types nor directions"):
+            make(bare).cross(typed, [0])
         lone = domain_of(graphs_of([1, 2], p=0.), edge_type=None)
         assert make(typed).cross(lone, [0])[0].isfinite().all()       # no edges, no types
 
