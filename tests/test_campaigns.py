@@ -1,4 +1,4 @@
-"Campaigns: what would bore a reader of 12_campaigns.ipynb."
+"Campaigns: what would bore a reader of 13_campaigns.ipynb."
 import shutil
 
 import numpy as np

@@ -1,4 +1,4 @@
-"What would bore a reader of nbs/08_confidence.ipynb: multiplier by hand, draws, singular kernels."
+"What would bore a reader of nbs/09_confidence.ipynb: multiplier by hand, draws, singular kernels."
 import math
 
 import numpy as np

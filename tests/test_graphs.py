@@ -1,4 +1,4 @@
-"What would bore a reader of 01_graphs: seeds, shapes, precision, conversions, refusals."
+"What would bore a reader of 02_graphs: seeds, shapes, precision, conversions, refusals."
 import doctest
 import io
 import pickle

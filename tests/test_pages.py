@@ -41,10 +41,10 @@ def test_page_says_what_it_answers_and_what_it_showed(path):
 
 @pytest.mark.parametrize("path", [*NOTEBOOKS, ROOT/"nbs"/"index.ipynb"], ids=lambda p: p.stem)
 def test_links_lead_to_pages_and_words(path):
-    words = anchors(ROOT/"nbs"/"31_glossary.ipynb")
+    words = anchors(ROOT/"nbs"/"34_glossary.ipynb")
     for name, anchor in LINK.findall("\n".join(prose(path))):
         assert (path.parent/name).is_file(), f"{path.name} links to {name}"
-        if name == "31_glossary.ipynb" and anchor:
+        if name == "34_glossary.ipynb" and anchor:
             assert anchor in words, f"{path.name} links to the word {anchor}"
 
 
@@ -75,7 +75,7 @@ def test_readme_says_the_distance_after_100_measurements():
                for r in ("ucb", "tanimoto ucb", "paper GNN-UCB", "random")]
     assert re.findall(r"\d+\.\d\d ± \d+\.\d\d", told) == numbers
     assert "campaigns.html#laboratories" in worth
-    assert "laboratories" in anchors(ROOT/"nbs"/"12_campaigns.ipynb")
+    assert "laboratories" in anchors(ROOT/"nbs"/"13_campaigns.ipynb")
 
 
 def test_landing_page_shows_the_run_with_the_median_advantage():

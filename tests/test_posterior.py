@@ -1,4 +1,4 @@
-"What would bore a reader of nbs/07_posterior.ipynb: forms of input, invariants, refusals, size."
+"What would bore a reader of nbs/08_posterior.ipynb: forms of input, invariants, refusals, size."
 import copy, math, pickle
 
 import numpy as np
