@@ -430,8 +430,10 @@ def advice(
 )->list[str]: # Sentences, the verdict first
     "Whether to go on, in words."
     obs, goal, words = campaign.exact, campaign.goal(), []
-    if obs.empty: return ["No exact value was told yet, so there is nothing to decide.",
-                          *([f"The goal is {goal['value']:.6g}."] if goal else [])]
+    if obs.empty:
+        bounds = len(campaign.observations) > 0
+        return [f"{'Only bounds were' if bounds else 'Nothing was'} told yet, so there is nothing "
+                "to decide.", *([f"The goal is {goal['value']:.6g}."] if goal else [])]
     (arm, gain), proof, spread = improvement(campaign), campaign.certificate(), np.ptp(obs["value"])
     if goal:
         words.append(f"The goal of {goal['value']:.6g} is " + (
