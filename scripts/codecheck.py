@@ -26,8 +26,11 @@ OTHERS = {"bench.json": "make bench", "processors.csv": "make processors",
           "faults.csv": "python scripts/faults.py --part faults",
           "robustness.csv": "python scripts/faults.py --part files calls kills",
           "scale_steps.csv": "gnn_bandits bench --long million_steps",
-          "tells.csv": "gnn_bandits bench --long many_tells"}
-NOTEBOOKS = {"claims.csv": "claims", "claims_panels.csv": "claims", "errata.csv": "errata"} # Pages
+          "tells.csv": "gnn_bandits bench --long many_tells",
+          "paper_sections.csv": "by hand, from the headings of the paper",
+          "verdicts_before.csv": "by hand, from nbs/results/claims.csv of two earlier commits"}
+NOTEBOOKS = {"claims.csv": "claims", "claims_panels.csv": "claims", "errata.csv": "errata",
+             "selected.csv": "population"} # Pages
 
 
 def command(file):
