@@ -91,7 +91,7 @@ def row_numbers(starts, counts):
 class Column:
     "What stands beside each graph of a domain: a number, a category, or another graph."
     values:Tensor # (n,) the numbers; or of each row, which level it has
-    levels:"list|GraphDomain|None"=None # Categories, or graphs; None: the values are numbers
+    levels:object=None # A list of categories, or a domain of graphs; None: values are numbers
     @property
     def kind(self)->str:
         "What it holds, in a word."
