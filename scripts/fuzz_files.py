@@ -76,6 +76,7 @@ def fork(work):
     code = 1
     try:
         os.close(mine)
+        tqdm.set_lock(threading.RLock())          # its own: one that is killed would keep ours
         work(lambda text: os.write(its, text.encode() + b"\n"))
         code = 0
     except BaseException: traceback.print_exc()
