@@ -986,7 +986,7 @@ def matrix_edges(a, size, i, types=None):
 def from_networkx(
     cls:GraphDomain,
     graphs:Sequence, # networkx graphs; or a single one
-    features:str|Sequence|None="x", # The node attribute, or several; None: degrees
+    features="x", # The node attribute that holds the features, or several; None: degrees
     hops:int|Sequence=1, # Rounds of aggregation, or a list of several; the paper has one
     labels:str|Sequence="auto", # One-hot encoding of a single attribute of classes
     weight:str|None="weight", # The edge attribute that holds weights; parallel edges add up
