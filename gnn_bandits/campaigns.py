@@ -1516,7 +1516,9 @@ def contenders(
 )->dict: # arms, probability of each, of all of them, of those measured, and a sentence
     "The fewest candidates that hold the best one with some probability, the most probable first."
     check_number("level", level, above=True, high=1 - 1e-9)
-    if not self._record.known: raise ValueError("no exact value was told yet")
+    if not self._record.known:
+        raise ValueError("only bounds were told yet, and no exact value" if self._record.rows else
+                         "nothing was told yet")
     p, seen = self._p_best(), self._record.counts
     order = best_first(p)
     arms = order[:1 + int((p[order].cumsum() < level).sum())].tolist()
