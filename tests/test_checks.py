@@ -139,7 +139,7 @@ def test_what_failed_is_read_from_the_reports(processors, tmp_path):
     processors.tee = tee
     code, log = 1, tmp_path/"a.log"
     assert processors.run_tests({}, log, False) == (2, 2, 1, ["test_a::test_x", "test_a::test_y"])
-    assert processors.run_notebooks({}, log)[1] == ["04_gntk", "05_x"]
+    assert processors.run_notebooks({}, log)[1] == ["03_gntk", "05_x"]
     code = 0
     assert processors.run_notebooks({}, log)[1] == []
 
