@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['VERDICTS', 'MARGIN', 'SHAPES', 'SELECTION', 'SYMBOLS', 'verdict', 'Finding', 'exact_finding', 'Quotation', 'Reading',
            'Claim', 'register', 'result_table', 'identity_finding', 'bound_finding', 'decay_finding', 'Estimate',
-           'sum_of_means', 'Mixture', 'Comparison', 'MixedComparison', 'Comparisons', 'censored', 'median_steps',
+           'sum_of_means', 'Comparison', 'MixedComparison', 'Comparisons', 'censored', 'median_steps',
            'log_rank_scores', 'Panel', 'select_runs', 'sample', 'paired', 'panels', 'in_short', 'selection_judgements',
            'stored_judgements', 'panel_rows', 'ledger', 'markdown_table', 'summary', 'verdict_badge', 'claim_sections',
            'verdict_table', 'panels_markdown', 'require_committed']
@@ -20,9 +20,10 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import optimize, stats
+from scipy import stats
 
 from ..core import check_choice, check_number, read_table, templates, write_table
+from .population import Mixture
 from .store import REGRETS
 
 # %% ../../nbs/47_ledger.ipynb #42303fdd
@@ -254,35 +255,6 @@ def sum_of_means(
     if parts.sum() <= (1e-12*mean)**2: return Estimate(mean, 0., math.inf)
     freedom = np.array([len(s) - 1 for s in samples])
     return Estimate(mean, math.sqrt(parts.sum()), parts.sum()**2/(parts**2/freedom).sum())
-
-# %% ../../nbs/47_ledger.ipynb #ed26a002
-@dataclass(frozen=True)
-class Mixture:
-    "A mean difference that is one of several, as the selection falls."
-    weights:np.ndarray # Shares of the resamples
-    means:np.ndarray # One for each share
-    errors:np.ndarray # Their standard errors
-    dfs:np.ndarray # Their degrees of freedom
-    mean = property(lambda self: float(self.weights @ self.means))
-    df = property(lambda self: float(np.min(self.dfs)))
-    @property
-    def error(self): # Within and between the parts
-        spread = self.errors**2 + (self.means - self.mean)**2
-        return math.sqrt(float(self.weights @ spread))
-    def share_below(self, x): # Distribution function
-        with np.errstate(divide="ignore", invalid="ignore"):
-            at = np.where(self.errors > 0, (x - self.means)/self.errors, np.inf)
-        at = np.where((self.errors == 0) & (x < self.means), -np.inf, at)
-        return float(self.weights @ stats.t.cdf(at, self.dfs))
-    def interval(self, level): # Two-sided
-        reach = stats.t.isf(1e-9, self.df)*self.errors.max() + 1e-9
-        ends = self.means.min() - reach, self.means.max() + reach
-        return tuple(optimize.brentq(lambda x: self.share_below(x) - q, *ends)
-                     for q in ((1 - level)/2, (1 + level)/2))
-    def p_below(self, bound): # One-sided p-value for "the mean is below the bound"
-        return replace(self, means=-self.means).share_below(-bound)
-    def p_above(self, bound): # The same for "the mean is above the bound"
-        return self.share_below(bound)
 
 # %% ../../nbs/47_ledger.ipynb #bb7af3b8
 MARGIN = 0.1 # Share of the rival's mean that counts as a difference

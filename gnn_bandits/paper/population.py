@@ -12,21 +12,20 @@ __all__ = ['NODES', 'DENSITIES', 'DOMAINS', 'LAMS', 'BETAS', 'PULLS', 'TUNING_SE
            'ablation_cells', 'ablation_table', 'draw_surfaces', 'settings_table', 'edge_cells', 'edge_table',
            'unit_means', 'advantage_table', 'apart', 'draw_shares', 'draw_advantage', 'overall_advantage',
            'count_signs', 'decomposition', 'switch_name', 'draw_switches', 'resampled_picks', 'selection_picks',
-           'picked_pairs', 'selection_cells', 'fresh_cells', 'selection_table', 'mixture_interval',
+           'picked_pairs', 'selection_cells', 'fresh_cells', 'selection_table', 'Mixture', 'mixture_interval',
            'selected_advantage', 'standing', 'draw_selection', 'play_trained', 'trained_switch']
 
 # %% ../../nbs/26_population.ipynb #8e8eccef
 import itertools, math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
+from scipy import optimize, stats
 
 from ..bandits import make_algorithm
 from ..core import NEAR, first_best, one_thread
 from .datasets import PAPER_REWARD, RELEASED_REWARD
-from .ledger import Mixture
 from .store import REGRETS, Store
 from .studies import (INPUTS, POLICIES, Cell, Instance, Player, instances,
                                        play, study_table, summarise)
@@ -622,6 +621,34 @@ def selection_table(
     return pd.DataFrame(rows)
 
 # %% ../../nbs/26_population.ipynb #5e1ec712
+@dataclass(frozen=True)
+class Mixture:
+    "A mean difference that is one of several, as the selection falls."
+    weights:np.ndarray # Shares of the resamples
+    means:np.ndarray # One for each share
+    errors:np.ndarray # Their standard errors
+    dfs:np.ndarray # Their degrees of freedom
+    mean = property(lambda self: float(self.weights @ self.means))
+    df = property(lambda self: float(np.min(self.dfs)))
+    @property
+    def error(self): # Within and between the parts
+        spread = self.errors**2 + (self.means - self.mean)**2
+        return math.sqrt(float(self.weights @ spread))
+    def share_below(self, x): # Distribution function
+        with np.errstate(divide="ignore", invalid="ignore"):
+            at = np.where(self.errors > 0, (x - self.means)/self.errors, np.inf)
+        at = np.where((self.errors == 0) & (x < self.means), -np.inf, at)
+        return float(self.weights @ stats.t.cdf(at, self.dfs))
+    def interval(self, level): # Two-sided
+        reach = stats.t.isf(1e-9, self.df)*self.errors.max() + 1e-9
+        ends = self.means.min() - reach, self.means.max() + reach
+        return tuple(optimize.brentq(lambda x: self.share_below(x) - q, *ends)
+                     for q in ((1 - level)/2, (1 + level)/2))
+    def p_below(self, bound): # One-sided p-value for "the mean is below the bound"
+        return replace(self, means=-self.means).share_below(-bound)
+    def p_above(self, bound): # The same for "the mean is above the bound"
+        return self.share_below(bound)
+
 def mixture_interval(
     weights, # Shares of the resamples
     means, # Of the difference, one for each share
