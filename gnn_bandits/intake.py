@@ -8,11 +8,11 @@ __all__ = ['HEAD', 'MOST_COLUMNS', 'WORKBOOKS', 'PARQUETS', 'NOTHING', 'FORMULA'
            'head_of_text', 'records', 'first_rows', 'check_columns', 'kind_of', 'read_cells', 'as_cell', 'escaped',
            'unescaped', 'check_workbook', 'check_sheet', 'read_sheet', 'whole', 'chosen_sheet', 'header_row',
            'column_names', 'to_number', 'to_value', 'numbers', 'swallowed', 'read_results', 'results_in',
-           'for_spreadsheet', 'from_spreadsheet', 'sheet', 'meant', 'file_kind', 'as_file', 'as_workbook', 'to_fill_in',
-           'check_nodes', 'read_graphml', 'too_deep', 'read_nodelink', 'nodelink_graph', 'choose_attributes',
-           'graph_problem', 'graphs_to_domain', 'Intake', 'check_unique', 'known_results', 'own_table', 'try_sample',
-           'read_molecules', 'read_several', 'split_names', 'fits', 'read_graph_files', 'check_saved',
-           'read_candidates', 'read_graphs']
+           'for_spreadsheet', 'from_spreadsheet', 'sheet', 'same_id', 'meant', 'file_kind', 'as_file', 'as_workbook',
+           'to_fill_in', 'check_nodes', 'read_graphml', 'too_deep', 'read_nodelink', 'nodelink_graph',
+           'choose_attributes', 'graph_problem', 'graphs_to_domain', 'Intake', 'check_unique', 'known_results',
+           'own_table', 'try_sample', 'read_molecules', 'read_several', 'split_names', 'fits', 'read_graph_files',
+           'check_saved', 'read_candidates', 'read_graphs']
 
 # %% ../nbs/41_intake.ipynb #91c0c2d7
 import codecs, contextlib, csv, io, json, math, re, warnings, zipfile
@@ -485,6 +485,15 @@ def sheet(
     "A table whose texts and names a spreadsheet does not take for formulas."
     return table.map(for_spreadsheet).rename(columns=for_spreadsheet)
 
+def same_id(
+    text:str, # Without blanks around it
+    known, # Ids of candidates: a set, or a dictionary by id
+)->str:
+    "The id that a text names, also if one of them is written 7 and the other 7.0."
+    whole = re.fullmatch(r"([+-]?\d+)(\.0*)?", text)
+    if text in known or not whole: return text
+    return next((i for i in (whole[1], f"{whole[1]}.0") if i in known), text)
+
 def meant(
     text:str, # A cell
     known, # Ids of candidates: a set, or a dictionary by id
@@ -726,6 +735,12 @@ class Intake:
     problems:"pd.DataFrame" # What was left out: row, id, reason
     remarks:tuple=() # Sentences about what was read
     def __len__(self): return len(self.ids)
+    def said(self)->list[str]:
+        "What a person should know about what was read, and what was left out."
+        out, bad = list(self.remarks), self.problems
+        if len(bad): out.append(f"{len(bad)} {'row was' if len(bad) == 1 else 'rows were'} left "
+                                f"out; row {bad['row'].iloc[0]}: {bad['reason'].iloc[0]}")
+        return out
 
 def check_unique(
     ids:list, # Texts
