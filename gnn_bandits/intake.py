@@ -573,7 +573,7 @@ def to_fill_in(
 )->"pd.DataFrame":
     "Suggestions as a table that a person fills in and tells."
     table = table.drop(columns="arm", errors="ignore")
-    at = table.columns.get_loc("mean")
+    at = [c in ("mean", f"{values[0]}_predicted") for c in table].index(True)
     for k, name in enumerate(values): table.insert(at + k, name, "")
     return table
 

@@ -21,7 +21,7 @@ SMILES = ["CCO", "CCN", "CCC", "CCCC", "CCOC", "CC(C)O", "CCCN", "CO"]
 TEXTS = ["007", "7", "7.0", "1e5", "=SUM(A1)", "=cmd|' /C calc'!A0", "+1+1", "-2+3", "@x", "'=1",
          "''=1", "'a", "a\rb", "a\r\nb", "a\nb", "\ta", "a,b;c\t\"d\"", "é α 日本 🧪", "\u200fx",
          "x"*30_000, "_x000D_", "_x005F_x000D_", "__x0041_", "\x01\x1f", "\ufffe", "NA", "nan",
-         "None", "TRUE", "#N/A", "2024-03-01", "1/2", "<b>&amp;</b>", "  inside  blanks", "ﬁ ₂", "0"]
+         "None", "TRUE", "#N/A", "2024-03-01", "1/2", "<b>&amp;</b>", "  inside  blanks", "ﬁ₂"]
 
 
 @pytest.fixture
@@ -63,7 +63,8 @@ def needs(kind):
 @pytest.mark.parametrize("kind", FILES)
 def test_any_text_in_any_cell(kind):
     needs(kind)
-    rng, some = np.random.default_rng(0), [*range(32, 127), *range(0x80, 0x3000, 7), 0x1f600, 13, 10]
+    rng = np.random.default_rng(0)
+    some = [*range(32, 127), *range(0x80, 0x3000, 7), 0x1f600, 13, 10]
     wild = ["x" + "".join(map(chr, rng.choice(some, 12))) + "x" for _ in range(300)]
     texts = TEXTS + wild
     table = pd.DataFrame({"id": texts, "=name": texts[::-1], "n": range(len(texts))})
@@ -184,8 +185,8 @@ def files():
             "half xml": (damaged(whole, first, lambda t: t[:len(t)//2]), "is damaged"),
             "no xml": (damaged(whole, first, lambda t: b"id,value"), "is damaged"),
             "no sheets": (damaged(whole, "xl/workbook.xml", lambda t: b"<workbook/>"), "w.xlsx"),
-            "bomb": (damaged(whole, first, lambda t: b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY a '
-                             b'"aaaa">]><x>&a;</x>'), "w.xlsx")}
+            "bomb": (damaged(whole, first, lambda t: b'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY '
+                             b'a "aaaa">]><x>&a;</x>'), "w.xlsx")}
 
 
 @pytest.mark.parametrize("case", files())
@@ -201,7 +202,8 @@ def test_a_file_that_is_none(home, case):
 def test_memory_is_estimated_from_the_sizes_in_the_archive(home, monkeypatch):
     from gnn_bandits import core
     workbook("w.xlsx", [["id", "value"], *([f"m{i}", i] for i in range(5000))])
-    data = damaged(Path("w.xlsx").read_bytes(), "xl/worksheets/sheet1.xml", lambda t: t + b" "*10**7)
+    data = damaged(Path("w.xlsx").read_bytes(), "xl/worksheets/sheet1.xml",
+                   lambda t: t + b" "*10**7)
     monkeypatch.setattr(core, "available_bytes", lambda: 2**26)
     with pytest.raises(ValueError, match="w.xlsx would take about .* of memory"):
         read_results(Upload("w.xlsx", data))
@@ -262,7 +264,8 @@ def test_a_campaign_of_workbooks(home, shell):
         assert shell(f"export lab --out tables --format {kind}")[0] == 0          # over its own
     Path("tables/events.xlsx").write_bytes(b"mine")
     code, out, err = shell("export lab --out tables --format xlsx")
-    assert code == 2 and "did not write it" in err and Path("tables/events.xlsx").stat().st_size == 4
+    assert code == 2 and "did not write it" in err
+    assert Path("tables/events.xlsx").read_bytes() == b"mine"
     code, out, err = shell("predict lab 007 --out batch.xlsx")
     assert code == 2 and "batch.xlsx is there already" in err
     assert shell("predict lab 007 --out p.csv")[0] == 0 and len(read_cells("p.csv")) == 1
@@ -310,7 +313,7 @@ def test_columns_are_remembered(home, shell):
 
 
 BAD = {"two values": ([["compound", "logS", "value"], ["007", 1, 2]], "say which it is with"),
-       "merged": ([["compound", "logS", None], ["007", 1, 2]], "cells B1:C1 of the header are merged"),
+       "merged": ([["compound", "logS", None], ["007", 1, 2]], "B1:C1 of the header are merged"),
        "formula": ([["compound", "logS"], ["007", "=1+1"]], "cell B2 holds a formula without"),
        "text": ([["compound", "logS"], ["007", "n.d."]], "row 1, column 'logS'"),
        "comma": ([["compound", "logS"], ["007", "1,5"]], "write 1.5"),
@@ -329,7 +332,8 @@ def test_a_bad_workbook_records_nothing(home, shell, case):
     rows, says = BAD[case]
     lab(3)
     before = {p.name: p.read_bytes() for p in Path("lab").iterdir()}
-    code, out, err = shell("tell lab", workbook("r.xlsx", rows, merged=["B1:C1"]*(case == "merged")))
+    merged = ["B1:C1"] if case == "merged" else []
+    code, out, err = shell("tell lab", workbook("r.xlsx", rows, merged=merged))
     assert (code, out, err.count("\n")) == (2, "", 1) and says in err, err
     assert {p.name: p.read_bytes() for p in Path("lab").iterdir()} == before
 
@@ -349,7 +353,8 @@ def test_telling_a_file_or_a_table_in_python(home):
     c.tell(workbook("r.xlsx", [["compound", "logS"], ["z", 1]]))
     c.tell(Path("r.xlsx")).tell(Upload("any.xlsx", Path("r.xlsx").read_bytes()))
     c.tell(pd.DataFrame({"compound": [11.], "logS": [2.]}))
-    c.tell(pd.DataFrame({"nr": ["12"], "value": [9.], "y": [3.]}), columns={"id": "nr", "value": "y"})
+    other = pd.DataFrame({"nr": ["12"], "value": [9.], "y": [3.]})
+    c.tell(other, columns={"id": "nr", "value": "y"})
     c.tell(pd.DataFrame({"y": [4.]}, index=pd.Index(["12"], name="nr")))
     assert c.observations["id"].tolist() == ["z", "z", "z", "11", "12", "12"]
     assert c.observations["value"].tolist()[3:] == [2., 3., 4.]
