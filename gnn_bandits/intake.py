@@ -829,8 +829,8 @@ def read_molecules(
     id = "id" if id is None and "id" in table else id
     ids = [str(k) for k in range(len(table))] if id is None else table[id].tolist()
     ids = check_unique(ids, path, f"column {id!r}")
-    found = read_smiles(texts, hops=hops, invalid="skip", duplicates="keep", progress=True,
-                        like=like)
+    found = read_smiles(texts, hops=hops, invalid="skip", duplicates="keep",
+                        progress=len(texts) > 2000, like=like)
     problems = found.problems.assign(row=found.problems["row"] + 1,
                                      id=[ids[r] for r in found.problems["row"]])
     if len(problems) and invalid == "raise":

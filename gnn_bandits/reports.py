@@ -217,7 +217,8 @@ def campaign_html(
     goal = "largest" if campaign.maximize else "smallest"
     first = min(campaign.policy.first(len(campaign)), len(campaign))
     rows = {"pool": ", ".join(f"{states[s]:,} {s}" for s in STATES if states[s]),
-            "measured": f"{len(told):,} values of {told['arm'].nunique():,} candidates",
+            "measured": f"{len(told):,} value{'s'*(len(told) != 1)} of "
+                        f"{(n := told['arm'].nunique()):,} candidate{'s'*(n != 1)}",
             "best": f"on the front: {', '.join(front[:5]) or 'none'}{', …'*(len(front) > 5)}"
                     if several else "no exact value yet" if best is None else
                     f"{best['value']:.6g}, {shorten(best['id'], 40)} (the {goal} measured)",
