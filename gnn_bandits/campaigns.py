@@ -533,8 +533,7 @@ def create(
     domain:GraphDomain|None=None, # The candidates; not needed with `smiles`
     maximize:bool=True, # Whether large values are wanted; False: small ones
     noise_std:float|None=None, # Standard deviation of a measurement, if it is known
-    policy:str|None=None, # "ucb", "ei", "ts", "pe", "po", "random", or a `CampaignPolicy`; "ucb"
-                          # if not given, "ei" with outcomes or prices
+    policy:str|None=None, # "ucb", or "ei" with outcomes or prices; else "ts", "pe", "po", "random"
     ids:Sequence|None=None, # A name for each candidate; their numbers if not given
     seed:int=0, # Of everything that is random
     table:"pd.DataFrame | None"=None, # Columns to keep beside the candidates, one row for each
@@ -1074,11 +1073,11 @@ def pending(self:Campaign)->"pd.DataFrame": # One row a candidate
     self._sync()
     ids = self.ids
     rows = [dict(why, arm=a, id=ids[a]) for a, why in self._record.pending.items()]
-    return pd.DataFrame(rows, columns=["arm", "id", *self._told_why(), "nearest", "why",
+    return pd.DataFrame(rows, columns=["arm", "id", *self.told_why, "nearest", "why",
                                        "event", "time", "author", "note"])
 
-@patch
-def _told_why(self:Campaign):
+@patch(as_prop=True)
+def told_why(self:Campaign)->list[str]:
     "What is said of a suggestion, before its nearest neighbours: columns."
     return ["mean", "low", "high", "rank"] + ["cost"]*bool(self.cost)
 

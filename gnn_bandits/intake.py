@@ -247,9 +247,10 @@ def read_results(
     path:str|Path, # A table
     id:str="id", # The column of ids
     value:str="value", # The column of values
+    outcomes:Sequence=(), # Names of outcomes, each with a column; empty cells come later
 )->"pd.DataFrame": # id, value, noise, note; the last two only if the file has them
     "Measurements from a file, as `Campaign.tell` takes them."
-    table = read_cells(path, [id, value], once=("noise", "note"))
+    table = read_cells(path, [id] if outcomes else [id, value], once=("noise", "note", *outcomes))
     for column in table:
         for row, cell in enumerate(table[column].tolist(), 1):
             if line := swallowed(cell):
@@ -259,6 +260,14 @@ def read_results(
     out = pd.DataFrame({"id": [i.strip() for i in table[id]]})
     lacking = [k for k, i in enumerate(out["id"], 1) if not i]
     if lacking: raise ValueError(f"{path}: row {lacking[0]}, column {id!r}: the id is missing")
+    named = [o for o in outcomes if o in table]
+    long = outcomes and not named and "outcome" in table and value in table   # one row a value
+    if outcomes and not named and not long:
+        raise ValueError(f"{path}: expected a column for an outcome, one of {', '.join(outcomes)}; "
+                         f"the columns are {', '.join(table)}")
+    for name in named: out[name] = numbers(table, name, path, to_value)
+    if named: return out.assign(note=table["note"].tolist()) if "note" in table else out
+    if long: out["outcome"] = [o.strip() for o in table["outcome"]]
     values = numbers(table, value, path, to_value)
     blank = [k for k, v in enumerate(values) if v is None]
     if blank:
