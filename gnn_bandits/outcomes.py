@@ -277,7 +277,7 @@ def as_prices(
         if not 0 < price < math.inf:
             raise ValueError(f"row {row}, column {column!r}: expected a price above zero, got "
                              f"{cell!r:.40}")
-    return table[column].to_numpy(float)
+    return np.array(table[column], float)
 
 def check_budget(
     budget, # Money for a batch; None: no limit

@@ -656,7 +656,7 @@ def batch_cards(
                  "90 % interval": known and f"{show(row.low)} to {show(row.high)}",
                  "Rank": known and f"{row.rank:.0f} of {len(campaign):,}",
                  "Could still be the best": known and hope(row),
-                 "Price": f"{row.cost:g}" if campaign.cost else "",
+                 "Cost": f"{row.cost:g}" if campaign.cost else "",
                  "Nearest measured": row.nearest,
                  "Chosen": POLICIES[row.why].words if row.why in POLICIES else row.why}
         bar = interval_bar(row.low, row.mean, row.high, scale, best) if known else None
@@ -866,7 +866,7 @@ def could_join(
     "Which candidates without a full measurement could still join the front."
     table, front, wishes = campaign.to_dataframe(), campaign.pareto(), campaign.aims
     open_ = table["state"].isin(["available", "pending"]).to_numpy()
-    if campaign.limits: open_ &= (table["p_feasible"] >= 0.05).to_numpy()
+    if campaign.limits: open_ = open_ & (table["p_feasible"] >= 0.05).to_numpy()
     if not wishes or not len(front): return open_
     ends = [w.sign*table[f"{w.name}_{'high' if w.sign > 0 else 'low'}"] for w in wishes]
     top, known = np.stack(ends, 1), np.stack([w.sign*front[w.name] for w in wishes], 1)
@@ -899,6 +899,7 @@ def plot_volume(
     ax.step(found["measured"], found["hypervolume"], where="post", color="#0072b2")
     ax.set(xlabel="measured candidates", ylabel="share of the hypervolume now", ylim=(0, 1.05),
            title="How the front grew")
+    ax.xaxis.get_major_locator().set_params(integer=True)
     return ax
 
 # %% ../nbs/18_reports.ipynb #5d0c4c05
@@ -916,7 +917,7 @@ def outcome_cards(
             if pd.notna(v): facts[name] = f"{v:.4g} ({low:.4g} to {high:.4g})"
         if pd.notna(row.get("p_feasible")):
             facts["Meets the thresholds"] = f"with probability {row['p_feasible']:.2f}"
-        facts |= {"Price": f"{row['cost']:g}" if campaign.cost else "",
+        facts |= {"Cost": f"{row['cost']:g}" if campaign.cost else "",
                   "Nearest measured": row["nearest"],
                   "Chosen": OUTCOME_POLICIES[why].words if why in OUTCOME_POLICIES else why}
         cards.append(card(campaign, int(row["arm"]), f"{title} {i}", facts))

@@ -219,7 +219,8 @@ def measured(self:ManyOutcomes)->"pd.DataFrame": # Index: arm; one column an out
     "The mean of the exact values of each candidate and outcome; NaN where there is none."
     exact = self.exact
     out = exact.pivot_table(index="arm", columns="outcome", values="value", aggfunc="mean")
-    return out.reindex(index=list(dict.fromkeys(exact["arm"])), columns=[*self._views])
+    out = out.reindex(index=list(dict.fromkeys(exact["arm"])), columns=[*self._views])
+    return out.rename_axis(columns=None)
 
 @patch
 def pareto(self:ManyOutcomes)->"pd.DataFrame": # arm, id, and the outcomes measured
