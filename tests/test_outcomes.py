@@ -291,7 +291,7 @@ def test_outcomes_of_an_ordinary_campaign(pool, tmp_path):
 # from a shell, and the report
 
 def test_the_shell_and_the_report(tmp_path, capsys):
-    rows = [dict(id=f"m{k}", smiles="C"*(k//3 + 1) + "ONS"[k % 3], euro=1 + k % 5)
+    rows = [dict(id=f"m{k}", smiles="C"*(k//3 + 1) + "ONS"[k % 3], euro=1 + k % 3)
             for k in range(24)]
     pd.DataFrame(rows).to_csv(tmp_path/"pool.csv", index=False)
     def run(line, code=0):
@@ -299,8 +299,8 @@ def test_the_shell_and_the_report(tmp_path, capsys):
         return capsys.readouterr()
     new = "new @/pool.csv --smiles smiles"
     run(f"{new} --outcomes yield=max,price=min,purity>=0.9 --cost euro --out @/c")
-    found = json.loads(run("ask @/c 4 --budget 8 --json").out)["suggestions"]
-    assert sum(r["cost"] for r in found) <= 8
+    found = json.loads(run("ask @/c 4 --budget 12 --json").out)["suggestions"]
+    assert len(found) == 4 and sum(r["cost"] for r in found) <= 12
     for k, row in enumerate(found): run(f"tell @/c {row['id']} yield={70 + k} price={3 - k/2}")
     run(f"tell @/c {found[0]['id']} purity>0.95")
     done = pd.DataFrame([dict(id=r["id"], purity=0.85 + k/20, note="late")
