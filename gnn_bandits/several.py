@@ -235,7 +235,7 @@ def pareto(self:ManyOutcomes)->"pd.DataFrame": # arm, id, and the outcomes measu
     table = self.measured().reindex(list(self._record.counts))
     good = [bool(able[a]) and all(self._enough(a, w, v, sure) for w, v in zip(self.wishes, row))
             for a, *row in table.itertuples()]
-    table = table[good]
+    table = table.loc[np.array(good, bool)]
     if self.aims and len(table):
         points = np.stack([w.sign*table[w.name].to_numpy() for w in self.aims], 1)
         order = np.lexsort(-points.T[::-1])
