@@ -4,14 +4,15 @@
 
 # %% auto #0
 __all__ = ['PLATES', 'STATES', 'UNSURE', 'WIDE', 'SAMPLE', 'RULES', 'FACTS', 'FORMAT', 'SIZES', 'SPAN', 'PARTS', 'NUMBERS',
-           'POOL', 'HEADERS', 'GUARDED', 'CampaignPolicy', 'choose', 'open_to_choice', 'diverse', 'propose',
-           'undone_by', 'effective', 'Record', 'on_ask', 'on_tell', 'on_fail', 'on_drop', 'on_exclude', 'on_include',
-           'on_add', 'on_policy', 'on_goal', 'finite', 'is_value', 'named', 'reasoned', 'suggested', 'measured',
-           'added', 'check_event', 'replay', 'pool_hash', 'same_pool', 'check_ids', 'as_text', 'check_size',
-           'clear_unfinished', 'Campaign', 'as_pool', 'package_version', 'as_policy', 'candidate_table', 'simple_cell',
-           'cells_of', 'column_of', 'write_pool', 'text_hash', 'read_texts', 'read_rows', 'read_pool', 'told_by_id',
-           'Arm', 'which', 'Told', 'told', 'told_rows', 'check_labels', 'number_of', 'check_values', 'slip',
-           'ModelReport', 'virtual', 'best_of_random', 'is_part', 'check_output', 'as_told', 'one_at_a_time', 'guard']
+           'POOL', 'HEADERS', 'GUARDED', 'CampaignPolicy', 'Purse', 'choose', 'open_to_choice', 'diverse', 'frugal',
+           'propose', 'undone_by', 'effective', 'Record', 'on_ask', 'on_tell', 'on_fail', 'on_drop', 'on_exclude',
+           'on_include', 'on_add', 'on_policy', 'on_goal', 'finite', 'is_value', 'named', 'reasoned', 'suggested',
+           'measured', 'added', 'check_event', 'replay', 'pool_hash', 'same_pool', 'check_ids', 'as_text', 'check_size',
+           'clear_unfinished', 'Campaign', 'as_pool', 'check_outcomes', 'package_version', 'as_policy',
+           'candidate_table', 'simple_cell', 'cells_of', 'column_of', 'write_pool', 'text_hash', 'read_texts',
+           'read_rows', 'read_pool', 'told_by_id', 'Arm', 'Asked', 'which', 'Told', 'told', 'told_rows', 'check_labels',
+           'number_of', 'check_values', 'slip', 'ModelReport', 'virtual', 'best_of_random', 'is_part', 'check_output',
+           'as_told', 'one_at_a_time', 'guard']
 
 # %% ../nbs/21_inside_a_campaign.ipynb #c52b7659
 import functools, hashlib, io, json, math, os, re, secrets, shutil, tempfile, warnings
@@ -33,9 +34,12 @@ from .core import (BEYOND, Bound, array_hash, as_csv, best_first, check_choice,
                               check_number, clear_leftovers, counter_rng, first_best, leftovers,
                               one_thread, pd, plain, progress_bar, temporary, write_atomically)
 from .graphs import GraphDomain
-from .intake import sheet, to_value
+from .intake import (LONGEST, TABLES, Upload, as_file, check_columns, column_names,
+                                file_kind, known_results, meant, own_table, read_candidates,
+                                read_cells, results_in, same_id, to_value)
 from .journal import Event, Journal, broken_text
 from .molecules import featurize_like, read_reactions, read_smiles
+from .outcomes import OUTCOME_POLICIES, as_outcomes, as_prices, check_budget
 from .policies import POLICIES, plausible, policy_name
 from .priors import Prior
 from .surrogate import Surrogate, candidate_priors
@@ -72,6 +76,31 @@ class CampaignPolicy:
         "How many candidates are picked before the model is asked."
         return min(10, max(2, n//10)) if self.starts is None else self.starts
 
+# %% ../nbs/21_inside_a_campaign.ipynb #5d0c4b02
+@dataclass
+class Purse:
+    "Prices, and the money that is left."
+    prices:np.ndarray|None=None # (n,) of all candidates
+    left:float=math.inf # Money
+    def within(self, free):
+        "The candidates among `free` that can be paid."
+        if self.prices is None or self.left == math.inf: return free
+        return free & torch.from_numpy(self.prices <= self.left*(1 + 1e-12))
+    def per_price(self, scores, gain):
+        "Scores for each unit of money, if they are logarithms of a gain."
+        if self.prices is None or not gain: return scores
+        return scores - torch.from_numpy(self.prices).log()
+    def pay(self, arms, n=1):
+        "The first n of some candidates that can be paid, which are paid."
+        picks = []
+        for a in arms:
+            if len(picks) == n: break
+            if self.prices is not None:
+                if self.prices[a] > self.left*(1 + 1e-12): continue
+                self.left -= float(self.prices[a])
+            picks.append(a)
+        return picks
+
 # %% ../nbs/21_inside_a_campaign.ipynb #fc9e3d69
 def choose(
     belief, # What is believed of all candidates
@@ -82,20 +111,24 @@ def choose(
     measured:list[int], # Candidates with a value
     pending:list[int], # Candidates asked for and not told
     rng:np.random.Generator, # Source of randomness
+    purse:Purse|None=None, # Prices and money, if there are any
+    policies:dict=POLICIES, # What the names of policies mean
 )->list[int]: # At most n candidates, all different
     "A batch: each choice counts as measured, at its expected value, for those after it."
-    free, picks, kind, beta = free.clone(), [], POLICIES[policy.name], policy.factor
+    free, picks, kind, beta = free.clone(), [], policies[policy.name], policy.factor
+    purse = purse or Purse()
     with one_thread():
         ahead = belief.fantasy(pending) if pending else belief.copy()
         look = belief if kind.random else ahead
         if kind.batch:
-            scores = kind.score(ahead, beta, measured, free, rng)
-            return [int(a) for a in best_first(scores) if free[a]][:n]
-        while len(picks) < n and free.any():
+            scores = purse.per_price(kind.score(ahead, beta, measured, free, rng), kind.gain)
+            return purse.pay((int(a) for a in best_first(scores) if free[a]), n)
+        while len(picks) < n and (free := purse.within(free)).any():
             race = plausible(look.mean, beta*look.std, pool) if kind.races else pool
-            picks.append(first_best(kind.score(look, beta, measured, race, rng), free))
+            scores = purse.per_price(kind.score(look, beta, measured, race, rng), kind.gain)
+            picks += purse.pay([first_best(scores, free)])
             free[picks[-1]] = False
-            if len(picks) < n: ahead.observe(picks[-1], float(ahead.mean[picks[-1]]))
+            if len(picks) < n: ahead.observe(picks[-1], ahead.mean[picks[-1]].tolist())
     return picks
 
 # %% ../nbs/21_inside_a_campaign.ipynb #6b6a1973
@@ -142,6 +175,18 @@ def diverse(
         if len(picks) < n: away = np.minimum(away, own + own[some] - 2*row(picks[-1]))
     return picks
 
+# %% ../nbs/21_inside_a_campaign.ipynb #5d0c4b03
+def frugal(prior, n, free, taken, rng, purse):
+    "As `diverse`, one at a time, each within what is left of the money."
+    picks = []
+    while len(picks) < n:
+        able = purse.within(free).clone()
+        able[picks] = False
+        found = diverse(prior, 1, able, [*taken, *picks], rng) if able.any() else []
+        if not found: break
+        picks += purse.pay(found)
+    return picks
+
 # %% ../nbs/21_inside_a_campaign.ipynb #c9a54c7b
 def propose(
     model:Surrogate, # What was learned so far
@@ -149,6 +194,8 @@ def propose(
     n:int, # How many
     state:np.ndarray, # (n,) the state of each candidate, a word of `STATES`
     rng:np.random.Generator, # Source of randomness
+    purse:Purse|None=None, # Prices and money, if there are any
+    policies:dict=POLICIES, # What the names of policies mean
 )->tuple[list[int], list[str]]: # Candidates, at most n and all different; how each was found
     "The next candidates to measure: first what is left of the first plate, then by the policy."
     seen, waiting = np.flatnonzero(state == "measured"), np.flatnonzero(state == "pending")
@@ -157,10 +204,11 @@ def propose(
     far = policy.plate == "diverse" and policy.name != "random" and not lost
     order = rng.permutation(len(state)).tolist() if early and not far or (
         policy.name == "random") else []
-    free = open_to_choice(state, policy)
+    free, purse = open_to_choice(state, policy), purse or Purse()
     taken = [*seen.tolist(), *waiting.tolist()]
-    picks = (diverse(model.prior, early, free, taken, rng) if early and far else
-             [a for a in order if free[a]][:early])
+    if early and far and purse.prices is None: picks = diverse(model.prior, early, free, taken, rng)
+    elif early and far: picks = frugal(model.prior, early, free, taken, rng, purse)
+    else: picks = purse.pay((a for a in order if free[a]), early)
     how = ["at random, until a value is exact" if lost else
            PLATES["diverse" if far else "random"]]*len(picks)
     if early == n: return picks, how
@@ -168,11 +216,11 @@ def propose(
         free = open_to_choice(state, policy, model.latent.std)
     free[picks] = False
     if policy.name == "random":
-        more, word = [a for a in order if free[a]][:n - early], "at random"
+        more, word = purse.pay((a for a in order if free[a]), n - early), "at random"
     else:
         known = seen.tolist(), [*waiting.tolist(), *picks]
         pool, word = torch.from_numpy(state != "excluded"), policy.name
-        more = choose(model.latent, policy, n - early, free, pool, *known, rng)
+        more = choose(model.latent, policy, n - early, free, pool, *known, rng, purse, policies)
         if not len(seen): word += ", by the prior alone: nothing is measured yet"
     return picks + more, how + [word]*len(more)
 
@@ -205,7 +253,11 @@ class Record:
     excluded:dict=field(default_factory=dict) # arm -> reason and time
     pools:list=field(default_factory=list) # Candidates that were added: file, table, hash
     goal:float|None=None # Value to reach
+    columns:dict=field(default_factory=dict) # What tables of results call "id" and "value"
     counts:Counter=field(default_factory=Counter) # Measurements of each candidate
+    outcomes:tuple=() # Names, if there are several
+    values:Counter=field(default_factory=Counter) # Values of each candidate and outcome
+    attempts:Counter=field(default_factory=Counter) # Measurements of each that did not work
     known = property(lambda self: any(not isinstance(row[2], Bound) for row in self.rows),
                      doc="Whether there is an exact value, so that the model has a unit")
     def states(self)->np.ndarray: # (n,)
@@ -222,17 +274,22 @@ def on_ask(r, e):
         r.pending[arm] = dict(why, event=e.seq, time=e.time, author=e.author, note=e.note)
 
 def on_tell(r, e):
+    r.columns |= e.data.get("columns") or {}
     noise = e.data.get("noise") or [None]*len(e.data["arms"])
     notes = e.data.get("notes") or [e.note]*len(e.data["arms"])
-    for arm, value, sd, note in zip(e.data["arms"], e.data["values"], noise, notes):
+    names = [(o,) for o in e.data.get("outcomes", ())] or [()]*len(e.data["arms"])
+    for arm, value, sd, note, name in zip(e.data["arms"], e.data["values"], noise, notes, names):
         value = to_value(value) if isinstance(value, str) else value
-        r.rows.append((e.seq, arm, value, sd, note, e.time, e.author))
+        r.rows.append((e.seq, arm, value, sd, note, e.time, e.author, *name))
         r.counts[arm] += 1
-        r.pending.pop(arm, None), r.failed.pop(arm, None)
+        r.values[arm, *name] += 1
+        if all((arm, o) in r.values for o in r.outcomes): r.pending.pop(arm, None)
+        r.failed.pop(arm, None)
 
 def on_fail(r, e):
     for arm in e.data["arms"]:
         r.failed[arm] = dict(reason=e.data["reason"], event=e.seq, time=e.time)
+        r.attempts[arm] += 1
         r.pending.pop(arm, None)
 
 def on_drop(r, e):
@@ -281,7 +338,10 @@ def suggested(d, n):
 def measured(d, n):
     "Whether facts name candidates, and a value or a bound of each."
     k, noise, notes = len(d["arms"]), d.get("noise") or [], d.get("notes") or []
+    names = d.get("outcomes", [])
     return (named(d, n) and len(d["values"]) == k and all(map(is_value, d["values"]))
+            and len(names) in (0, k) and all(type(o) is str for o in names)
+            and all(type(t) is str for t in (d.get("columns") or {}).values())
             and len(noise) in (0, k) and all(s is None or finite(s) and s > 0 for s in noise)
             and len(notes) in (0, k) and all(type(t) is str for t in notes))
 
@@ -311,9 +371,10 @@ def replay(
     events:list[Event], # As the journal has them
     n:int, # Candidates at the start
     policy:CampaignPolicy, # At the start
+    outcomes:Sequence=(), # Names, if there are several
 )->Record:
     "What the events add up to."
-    record = Record(n, policy)
+    record = Record(n, policy, outcomes=tuple(outcomes))
     for e in events:
         check_event(e, n)
         n += e.data["n"] if e.kind == "add" else 0
@@ -321,7 +382,8 @@ def replay(
     return record
 
 # %% ../nbs/21_inside_a_campaign.ipynb #71524fd0
-FORMAT = 2 # Version of the folder; 1 had no identity, no types of columns, shorter fingerprints
+FORMAT = 3 # Version of the folder: 3 has several outcomes or prices, 2 has not, and 1 had no
+           # identity, no types of columns and shorter fingerprints
 
 def pool_hash(
     domain:GraphDomain, # Graphs
@@ -442,6 +504,17 @@ class Campaign:
         self.domain, self.table, self.ids = domain, table, table["id"].tolist()
         self._number = {i: k for k, i in enumerate(self.ids)}
         self._priors = self._model = self._chances = None
+        self.prices = as_prices(table, self.cost) if self.cost else None
+    outcomes = property(lambda self: dict(self.settings.get("outcomes") or {}),
+                        doc="What is wanted of each outcome; empty if there is only one value")
+    cost = property(lambda self: self.settings.get("cost"), doc="The column of prices, or None")
+    @property
+    def spent(self)->float:
+        "Prices of all measurements that count: each replicate, and each one that did not work."
+        r, times = self._sync(), Counter()
+        for (arm, *_), k in r.values.items(): times[arm] = max(times[arm], k)
+        times.update(r.attempts)
+        return math.fsum(k*float(self.prices[a]) for a, k in times.items()) if self.cost else 0.
     maximize = property(lambda self: self.sign > 0, doc="Whether large values are wanted")
     policy = property(lambda self: self._record.policy, doc="How it chooses")
     readonly = property(lambda self: self.journal.readonly, doc="Whether nothing can be told")
@@ -465,7 +538,7 @@ def create(
     domain:GraphDomain|None=None, # The candidates; not needed with `smiles`
     maximize:bool=True, # Whether large values are wanted; False: small ones
     noise_std:float|None=None, # Standard deviation of a measurement, if it is known
-    policy:str="ucb", # Or "ei", "ts", "pe", "po", "random"; or a `CampaignPolicy`
+    policy:str|None=None, # "ucb", or "ei" with outcomes or prices; else "ts", "pe", "po", "random"
     ids:Sequence|None=None, # A name for each candidate; their numbers if not given
     seed:int=0, # Of everything that is random
     table:"pd.DataFrame | None"=None, # Columns to keep beside the candidates, one row for each
@@ -473,23 +546,30 @@ def create(
     results=None, # Values known already: {id: value}, or a table as for `tell`
     columns:Sequence|None=None, # Columns of the table to learn from: numbers or categories
     smiles:str|Sequence|None=None, # Columns of the table that hold molecules, one or several
+    outcomes:dict|None=None, # Several: {"yield": "max", "price": "min", "purity": ">= 0.9"}
+    cost:str|None=None, # Column of the table with the price of measuring each candidate
 )->Campaign:
     "Begin a campaign in a new folder."
-    path, policy = Path(path), as_policy(policy, "diverse")
+    usual = "ucb" if outcomes is None and cost is None else "ei"
+    path, policy = Path(path), as_policy(usual if policy is None else policy, "diverse")
     domain = as_pool(domain, table, smiles, columns)
     check_choice("maximize", maximize, (True, False)), check_number("seed", seed, whole=True)
-    if noise_std is not None:
+    more = {} if outcomes is None else check_outcomes(outcomes, domain, maximize, noise_std, policy)
+    if cost is not None: more["cost"] = as_text("cost", cost)
+    if outcomes is None and noise_std is not None:
         check_number("noise_std", noise_std, above=True)
         noise_std = float(noise_std)
         check_size("noise_std", noise_std)
     if prior is not None and not (isinstance(prior, Prior) and len(prior) == len(domain)):
         raise ValueError(f"expected a prior for {len(domain)} candidates, got {prior}")
     table = candidate_table(ids, table, len(domain))
+    if cost is not None: as_prices(table, more["cost"])
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ValueError(f"{path} exists already; open it with Campaign.open, or name a new folder")
-    settings = dict(format=FORMAT, maximize=bool(maximize), noise_std=noise_std, seed=int(seed),
-                    policy=asdict(policy), candidates=len(domain), own_prior=prior is not None,
-                    package=package_version(), campaign=secrets.token_hex(16))
+    settings = dict(format=FORMAT if more else 2, maximize=bool(maximize), noise_std=noise_std,
+                    seed=int(seed), policy=asdict(policy), candidates=len(domain),
+                    own_prior=prior is not None, package=package_version(),
+                    campaign=secrets.token_hex(16), **more)
     path.parent.mkdir(parents=True, exist_ok=True)
     clear_unfinished(path.parent)
     building = Path(tempfile.mkdtemp(**temporary(path)))
@@ -506,6 +586,25 @@ def create(
         shutil.rmtree(building, ignore_errors=True)
         raise
     return cls.open(path)
+
+@patch(cls_method=True)
+def from_csv(
+    cls:Campaign,
+    path:str|Path, # A new folder
+    file:str|Path, # A table of candidates: .csv, .tsv, .xlsx or .parquet
+    smiles:str|Sequence|None=None, # The column of SMILES, or several
+    id:str|None=None, # The column of ids; "id" if there is one, else candidates are numbered
+    value:str|None=None, # The column of results, also of those that are known already
+    columns:Sequence|None=None, # Columns to learn from beside the molecules
+    invalid:str="raise", # What to do with rows that are no molecules: "raise" or "skip"
+    sheet:str|None=None, # The sheet of an .xlsx file; the first one if not given
+    **options, # Of `create`: maximize, noise_std, policy, seed
+)->Campaign:
+    "Begin a campaign with a table in a file; its columns are remembered for `tell` and `add`."
+    found = read_candidates(file, smiles, id, invalid=invalid, columns=columns, sheet=sheet)
+    for said in found.said(): warnings.warn(said, stacklevel=3)
+    known = {} if value is None else dict(results=known_results(found, value, file))
+    return cls.create(path, found.domain, ids=found.ids, table=own_table(found), **known, **options)
 
 # %% ../nbs/21_inside_a_campaign.ipynb #52f37e92
 def as_pool(
@@ -537,6 +636,21 @@ def as_pool(
     if table is None: raise ValueError(f"expected a table with the columns {', '.join(columns)}, "
                                        "got none")
     return domain.with_columns(table, columns, like)
+
+def check_outcomes(outcomes, domain, maximize, noise_std, policy):
+    "What the settings say about several outcomes; refuses what does not go with them."
+    wishes = as_outcomes(outcomes, [*domain.beside])
+    if not maximize: raise ValueError("expected outcomes alone: each of them says whether it is to "
+                                      "be large or small; leave out maximize (--minimize)")
+    check_choice("the policy of several outcomes", policy.name, (*OUTCOME_POLICIES,))
+    known = {} if noise_std is None else noise_std
+    if not isinstance(known, dict) or {*known} - {w.name for w in wishes}:
+        raise ValueError("expected noise_std by the names of outcomes, such as "
+                         f"{{{wishes[0].name!r}: 0.1}}, got {noise_std!r:.60}")
+    for name, v in known.items():
+        check_number(f"the noise_std of {name!r}", v, above=True)
+        check_size(f"the noise_std of {name!r}", v)
+    return dict(outcomes={w.name: w.words for w in wishes})
 
 def package_version()->str:
     "The version of the package, also where it was not installed."
@@ -677,6 +791,7 @@ def open(
                          "the file that it wrote")
     if not journal.readonly: clear_leftovers(path)
     pool = read_pool(path, "domain.npz", "candidates.csv", *(settings.get(k) for k in POOL))
+    if settings.get("outcomes"): from gnn_bandits.several import ManyOutcomes as cls
     return cls(path, settings, *pool, journal)
 
 POOL = ("pool", "rows", "columns") # What the settings say about graphs and table
@@ -710,12 +825,13 @@ def told_by_id(
     with Journal.open(folder/"journal.db") as journal:
         events, start = journal.events(), journal.header
     record = replay(events, start["candidates"], CampaignPolicy(**start["policy"]))
+    names = ["id", "value", "noise", "note"] + ["outcome"]*bool(start.get("outcomes"))
     files = [("candidates.csv", start.get("columns"))]
     files += [(p["rows"], p.get("columns")) for p in record.pools]
     ids = [i for name, kinds in files for i in read_rows((folder/name).read_bytes(), kinds)["id"]]
-    rows = [(ids[arm], str(value) if isinstance(value, Bound) else value, sd, note)
-            for _, arm, value, sd, note, *_ in record.rows]
-    return pd.DataFrame(rows, columns=["id", "value", "noise", "note"])
+    rows = [(ids[arm], str(value) if isinstance(value, Bound) else value, sd, note, *name)
+            for _, arm, value, sd, note, _, _, *name in record.rows]
+    return pd.DataFrame(rows, columns=names)
 
 # %% ../nbs/21_inside_a_campaign.ipynb #fa247734
 @patch
@@ -731,7 +847,7 @@ def _sync(self:Campaign):
         self._events += new
         if again or any(e.kind == "undo" for e in new):
             start = CampaignPolicy(**self.settings["policy"])
-            self._record = replay(self._events, self.settings["candidates"], start)
+            self._record = replay(self._events, self.settings["candidates"], start, self.outcomes)
             self._model = None                        # measurements may be gone: learn anew
         else:
             for e in new:
@@ -750,11 +866,22 @@ def _load_added(self:Campaign):
     parts = [read_pool(self.path, p["graphs"], p["rows"], *(p.get(k) for k in keys))
              for p in (first, *self._record.pools)]
     domains, tables = zip(*parts)
-    self._set_pool(GraphDomain.concat(domains), pd.concat(tables, ignore_index=True))
+    every, first = GraphDomain.concat(domains), domains[0].notes
+    if "intake" in first: every.notes["intake"] = first["intake"]         # how files are read
+    self._set_pool(every, pd.concat(tables, ignore_index=True))
 
 # %% ../nbs/21_inside_a_campaign.ipynb #fc86a5b8
 class Arm(int):
     "The number of a candidate, as `ask` gives it: an integer that is never taken for an id."
+
+class Asked(list):
+    "Numbers of candidates, as `ask` gives them; it shows their ids."
+    def __init__(self, arms, ids):
+        super().__init__(map(Arm, arms))
+        self.ids = list(ids)
+    def __repr__(self):
+        if [*map(str, self)] == self.ids or len(self) != len(self.ids): return super().__repr__()
+        return f"[{', '.join(f'{a} ({i})' for a, i in zip(self, self.ids))}]"
 
 def which(
     candidates, # What stands alone, or None
@@ -797,9 +924,11 @@ def _arm(self:Campaign, a, kind, unclear):
     "The number of one candidate; `unclear` says that an integer may be an id."
     text, n = str(a).strip(), len(self)
     if isinstance(a, str) or kind == "id":
-        if text in self._number: return self._number[text]
-        raise ValueError(f"there is no candidate with the id {str(a)!r}; ids look like "
-                         f"{self.ids[0]!r}")
+        if (i := same_id(text, self._number)) in self._number: return self._number[i]
+        near = [i for i in self.ids if text.isdecimal() and i.lstrip("0") == text.lstrip("0")]
+        raise ValueError(f"there is no candidate with the id {str(a)!r}; " + (
+            f"is {near[0]!r} meant? Spreadsheets take away zeros; make the column text" if near
+            else f"ids look like {self.ids[0]!r}"))
     number = isinstance(a, Integral) and not isinstance(a, bool)
     if number and unclear and not isinstance(a, Arm) and text in self._number:
         raise ValueError(f"{a} may be the number of a candidate or the id {text!r}; say which with "
@@ -904,7 +1033,11 @@ def predict(
     if isinstance(found, GraphDomain): return self._outside(found, level)
     self._sync()
     arms = range(len(self)) if found is None else self.arms_of(candidates, arms=arms, ids=ids)
-    arms = list(arms)
+    return self._believed(list(arms), level)
+
+@patch
+def _believed(self:Campaign, arms, level):
+    "What `predict` says of candidates of the pool."
     return self._inside(arms, level).assign(
         p_best=self._p_best()[arms] if self._record.known else np.nan)
 
@@ -948,6 +1081,7 @@ def observations(self:Campaign)->"pd.DataFrame": # One row a measurement
     "All measurements that count, in the order in which they were told."
     self._sync()
     names, ids = ["event", "arm", "value", "noise", "note", "time", "author"], self.ids
+    names += ["outcome"]*bool(self._record.outcomes)
     out = pd.DataFrame(self._record.rows, columns=names)
     out.insert(2, "id", [ids[a] for a in out["arm"]])
     bounds = [str(v) if isinstance(v, Bound) else "" for v in out["value"]]
@@ -976,8 +1110,13 @@ def pending(self:Campaign)->"pd.DataFrame": # One row a candidate
     self._sync()
     ids = self.ids
     rows = [dict(why, arm=a, id=ids[a]) for a, why in self._record.pending.items()]
-    return pd.DataFrame(rows, columns=["arm", "id", "mean", "low", "high", "rank", "nearest", "why",
+    return pd.DataFrame(rows, columns=["arm", "id", *self.told_why, "nearest", "why",
                                        "event", "time", "author", "note"])
+
+@patch(as_prop=True)
+def told_why(self:Campaign)->list[str]:
+    "What is said of a suggestion, before its nearest neighbours: columns."
+    return ["mean", "low", "high", "rank"] + ["cost"]*bool(self.cost)
 
 @patch(as_prop=True)
 def events(self:Campaign)->"pd.DataFrame": # One row an event
@@ -995,13 +1134,17 @@ def suggest(
     self:Campaign,
     n:int=1, # How many candidates
     repeats:bool|str|None=None, # Whether measured ones may come again; as the policy says if None
+    budget:float|None=None, # Money for all of them, if the campaign has prices
 )->"pd.DataFrame": # One row a suggestion
     "What would be asked for next, and why; nothing is recorded."
     check_number("n", n, 1, whole=True)
-    model, record = self.surrogate(), self._record
+    model, record = self._chooser(), self._record
     policy = record.policy if repeats is None else replace(record.policy, repeats=repeats)
-    rng = counter_rng(self._key(), self._events[-1].seq if self._events else 0, 0)
-    arms, how = propose(model, policy, n, record.states(), rng)
+    rng, state = counter_rng(self._key(), self._events[-1].seq if self._events else 0, 0), (
+        record.states())
+    purse = Purse(self.prices, check_budget(budget, self.prices,
+                                            open_to_choice(state, policy).numpy()))
+    arms, how = propose(model, policy, n, state, rng, purse, self._policies)
     if not arms:
         raise ValueError("there is no candidate left to suggest: all are measured, pending or "
                          "excluded; add candidates, drop pending ones, or allow repeats")
@@ -1017,11 +1160,22 @@ def _key(self:Campaign):
 def _explain(self:Campaign, arms, how):
     "Predicted value, interval, rank and nearest measured candidates of some candidates."
     out = self._inside(arms)[["arm", "id", "mean", "low", "high"]]
-    if not self._record.known: return out.assign(rank=pd.NA, nearest="", why=how)
+    cost = {} if self.prices is None else {"cost": self.prices[arms]}
+    if not self._record.known: return out.assign(rank=pd.NA, **cost, nearest="", why=how)
     model, better = self.surrogate(), self._record.states() != "excluded"
     mean = model.latent.mean.numpy()
     rank = [1 + int((mean[better] > mean[a]).sum()) for a in arms]
-    return out.assign(rank=rank, nearest=self._nearest(arms), why=how)
+    return out.assign(rank=rank, **cost, nearest=self._nearest(arms), why=how)
+
+@patch
+def _chooser(self:Campaign):
+    "The model by which the policy chooses."
+    return self.surrogate()
+
+@patch(as_prop=True)
+def _policies(self:Campaign):
+    "What the names of policies mean in this campaign."
+    return POLICIES
 
 # %% ../nbs/21_inside_a_campaign.ipynb #6f2368f5
 @patch
@@ -1042,18 +1196,25 @@ def ask(
     n:int=1, # How many candidates
     repeats:bool|str|None=None, # Whether measured ones may come again; as the policy says if None
     note:str="", # To keep with the event
-)->list[int]: # Numbers of candidates, all different
+    budget:float|None=None, # Money for all of them, if the campaign has prices
+)->Asked: # A list of different numbers that shows their ids; fewer than n if the budget is spent
     "The next candidates to measure, remembered as pending."
     self._writable()
     with self.journal.writing():
-        found = self.suggest(n, repeats)
+        found = self.suggest(n, repeats, budget)
         why = found.drop(columns=["arm", "id"]).to_json(orient="records", double_precision=15)
-        facts = self.surrogate().facts if self._record.known else {}
+        facts = self._facts() if self._record.known else {}
         arms, policy = found["arm"].tolist(), asdict(self.policy)
         data = dict(arms=arms, why=json.loads(why), policy=policy, facts=facts)
+        if budget is not None: data["budget"] = float(budget)
         self.journal.append("ask", data, note)
     self._sync()
-    return [Arm(a) for a in arms]
+    return Asked(arms, found["id"])
+
+@patch
+def _facts(self:Campaign):
+    "What is written down of the model when it was asked."
+    return self.surrogate().facts
 
 @patch
 def _writable(self:Campaign):
@@ -1065,17 +1226,20 @@ def _writable(self:Campaign):
 @patch
 def tell(
     self:Campaign,
-    candidates=None, # Numbers or ids; {id: value}; or a table with id, value, noise, note
+    candidates=None, # Numbers or ids; {id: value}; a table with id, value, noise, note; its file
     rewards=None, # What was measured, one value for each; ">10" or "<0.1" if that is all
     noise=None, # Standard deviation of each value, where it is known
     note:str="", # To keep with the values
     *,
     arms=None, # Candidates whose integers are numbers
     ids=None, # Candidates whose integers are ids
+    columns:dict|None=None, # What a table calls "id" and "value", remembered for later ones
+    sheet:str|None=None, # The sheet of an .xlsx file; the first one if not given
 )->Campaign: # Itself
     "Record measurements, all of them or none; returns after they are on disk."
     self._writable(), self._sync()
     given, kind = which(candidates, arms, ids)
+    if rewards is None: given = self._table_of(given, columns, sheet)
     found = told(given, rewards, noise)
     numbers = self._numbers(found.arms, found.kind or kind)
     names = [list(map(str, numbers)), [self.ids[a] for a in numbers]]
@@ -1087,10 +1251,64 @@ def tell(
     data = dict(arms=numbers, values=[str(v) if isinstance(v, Bound) else v for v in values])
     if any(s is not None for s in noise): data["noise"] = noise
     if found.notes: data["notes"] = found.notes
+    if columns: data["columns"] = dict(columns)
     if not numbers: raise ValueError("expected at least one measurement, got none")
     self._commit("tell", data, note)
     for doubt in self.doubts(): warnings.warn(doubt, stacklevel=3)
     return self
+
+# %% ../nbs/21_inside_a_campaign.ipynb #7ab1e102
+@patch
+def read_results(
+    self:Campaign,
+    file:str|Path|Upload, # A table: .csv, .tsv, .xlsx or .parquet
+    columns:dict|None=None, # What it calls "id" and "value"; as before if not given
+    sheet:str|None=None, # The sheet of an .xlsx file; the first one if not given
+)->"pd.DataFrame": # id, value, noise, note, as `tell` takes them
+    "Measurements from a file, under the ids of the candidates; nothing is recorded."
+    self._sync()
+    once = ("id", "value", "noise", "note", *self.outcomes, *(columns or {}).values())
+    table = read_cells(file, once=once, sheet=sheet)
+    names = self._columns(list(table), columns, file)
+    out = results_in(table, file, **names, outcomes=[*self.outcomes])
+    return out.assign(id=[meant(i, self._number) for i in out["id"]])
+
+@patch
+def _named(self:Campaign, columns):
+    "What tables call their columns of ids and values: as said before, and as said now."
+    if odd := [c for c in columns or {} if c not in ("id", "value")]:
+        raise ValueError(f'expected the names of the columns "id" and "value", got {odd[0]!r}')
+    return self.domain.notes.get("intake", {}) | self._record.columns, dict(columns or {})
+
+@patch
+def _columns(self:Campaign, there, columns, where):
+    "What a file calls its columns of ids and values."
+    kept, named = self._named(columns)
+    old = kept.get("value")
+    if not self.outcomes and "value" not in named and old != "value" and {old, "value"} <= {*there}:
+        raise ValueError(f"{where} has the columns {old!r}, which held the values before, and "
+                         "'value'; say which it is with columns={'value': …}, or --value")
+    out = {c: kept[c] if kept.get(c) in there else c for c in ("id", "value")} | named
+    check_columns(where, there, [name for c, name in out.items() if c == "id" or not self.outcomes])
+    return out
+
+@patch
+def _table_of(self:Campaign, given, columns, sheet):
+    "What was told, with a file read, and the columns of a table under the names that `tell` knows."
+    if isinstance(given, (Path, Upload)) or (
+            isinstance(given, str) and Path(given).suffix.lower() in TABLES):
+        return self.read_results(given, columns, sheet)
+    if sheet is not None: raise ValueError("expected sheet= together with an .xlsx file")
+    kept, named = self._named(columns)
+    if not isinstance(given, pd.DataFrame):
+        if named: raise ValueError("expected columns= together with a table, or the file of one")
+        return given
+    table = given if given.index.name is None else given.reset_index()
+    for c, also in (("id", {"id", "arm"}), ("value", {"value"})):
+        if c not in named and not also & {*table} and kept.get(c) in table: named[c] = kept[c]
+    check_columns("the table", list(table), list(named.values()))
+    other = [c for c, name in named.items() if c in table and c != name]
+    return table.drop(columns=other).rename(columns={name: c for c, name in named.items()})
 
 # %% ../nbs/21_inside_a_campaign.ipynb #3071114d
 class Told(NamedTuple):
@@ -1386,6 +1604,7 @@ def _add(self:Campaign, domain, ids, table, prior):
                          "this campaign chooses its own kernel; leave out the prior")
     if domain.beside or self.domain.beside: GraphDomain.concat([self.domain[:1], domain])
     table = candidate_table(ids, table, len(domain), self.ids)
+    if self.cost: as_prices(table, self.cost)
     mark = pool_hash(domain)
     names = dict(graphs=f"domain-{mark}.npz", rows=f"candidates-{mark}-{len(self)}.csv")
     _, rows, columns = write_pool(self.path, domain, table, *names.values()).values()
@@ -1402,18 +1621,27 @@ def to_dataframe(
     level:float=0.9, # Probability of the intervals
 )->"pd.DataFrame": # One row a candidate
     "State, measurements and predictions of every candidate, beside the columns that came with it."
-    out, r = self.predict(level=level), self._record
+    out = self._with_states(self.predict(level=level))
+    out.insert(6, "value", out["arm"].map(self.exact.groupby("arm")["value"].mean()))
+    return self._with_table(self._with_bounds(out))
+
+@patch
+def _with_states(self:Campaign, out):
+    "A table of all candidates with their states."
+    r = self._record
     why = lambda word: {a: v[word] for d in (r.failed, r.pending, r.excluded) for a, v in d.items()
                         if word in v}
-    values = self.exact.groupby("arm")["value"]
     last = self.observations.groupby("arm")["time"].last()
     out.insert(2, "state", r.states())
     reasons, times = why("reason"), last.to_dict() | why("time")
     out.insert(3, "reason", [reasons.get(a, "") for a in out["arm"]])
     out.insert(4, "time", [times.get(a, "") for a in out["arm"]])
     out.insert(5, "measurements", out["arm"].map(r.counts).fillna(0).astype(int))
-    out.insert(6, "value", out["arm"].map(values.mean()))
-    out = self._with_bounds(out)
+    return out
+
+@patch
+def _with_table(self:Campaign, out):
+    "A table of all candidates with the columns that came with them."
     rest = self.table.drop(columns="id")
     rest = rest.rename(columns={c: f"{c}_given" for c in rest if c in out})
     return pd.concat([out, rest], axis=1)
@@ -1647,7 +1875,7 @@ def check_output(
     return real
 
 # %% ../nbs/21_inside_a_campaign.ipynb #09d640b9
-HEADERS = dict(candidates="arm,id,state,reason,time,measurements,value,mean,std,low,high",
+HEADERS = dict(candidates="arm,id,state,reason,time,measurements,",
                measurements="event,arm,id,value,noise,note,time,author",
                events="event,time,author,kind,counts,note,data") # How exported tables begin
 
@@ -1664,19 +1892,25 @@ def export(
     self:Campaign,
     folder:str|Path, # Where the tables go
     overwrite:bool=False, # Also write over files that no export has written
+    format:str="csv", # "csv", "xlsx" or "parquet"
 )->list[Path]: # What was written
-    "Candidates, measurements and events as CSV files."
+    "Candidates, measurements and events as files."
+    file_kind(f"table.{format}")
     tables = dict(candidates=as_told(self.to_dataframe()), measurements=as_told(self.observations),
                   events=self.events)
     if Path(folder).exists() and not Path(folder).is_dir():
         raise ValueError(f"expected a folder for the tables, got {folder}, which is no folder")
     def exported(path, name):
-        with path.open("rb") as f: line = f.readline(2**16).decode(errors="replace")
-        return line.replace('"', "").startswith(HEADERS[name])
-    paths = {name: Path(folder)/f"{name}.csv" for name in tables}
+        try: return ",".join(column_names(path)).startswith(HEADERS[name])
+        except ValueError: return False
+    if format == "xlsx":                              # a cell of a workbook holds no more
+        cut = lambda t: t if len(t) <= LONGEST else t[:LONGEST - 1] + "…"
+        tables["events"] = tables["events"].assign(data=tables["events"]["data"].map(cut))
+    paths = {name: Path(folder)/f"{name}.{format}" for name in tables}
     real = {name: check_output(path, lambda p: exported(p, name), self, overwrite)
             for name, path in paths.items()}
-    for name, t in tables.items(): write_atomically(real[name], as_csv(sheet(t)))
+    data = {name: as_file(t, format) for name, t in tables.items()}
+    for name in tables: write_atomically(real[name], data[name])
     clear_leftovers(folder)
     return list(paths.values())
 
@@ -1691,11 +1925,27 @@ def report(
     from gnn_bandits.reports import write_report
     return write_report(self, path, n, overwrite)
 
+@patch
+def plot(
+    self:Campaign,
+    axes=None, # Two matplotlib axes; new ones if not given
+)->Sequence: # The two axes
+    "Draw the values told with the best so far, and what the model predicts beside them."
+    from gnn_bandits.reports import plot_campaign
+    return plot_campaign(self, axes)
+
+@patch
+def _repr_html_(self:Campaign):
+    "What a notebook shows of a campaign."
+    from gnn_bandits.reports import campaign_html
+    return campaign_html(self)
+
 # %% ../nbs/21_inside_a_campaign.ipynb #ff49037c
 GUARDED = ("ask", "tell", "suggest", "fail", "drop", "exclude", "include", "set_policy", "add",
            "goal", "predict", "observations", "exact", "pending", "events", "to_dataframe",
            "best", "best_measured", "doubts", "model", "certificate", "contenders", "surrogate",
-           "_priors_of", "export", "report", "__repr__") # What has a campaign for itself
+           "_priors_of", "read_results", "export", "report", "spent",
+           "__repr__") # What has a campaign for itself
 
 def one_at_a_time(
     method:Callable, # Of a campaign
