@@ -27,7 +27,7 @@ from gnn_bandits.core import progress_bar, write_table
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT/"nbs"/"results"
 SUBJECTS = ("paper_tables", "model_tables", "molecule_tables", "best_tables",
-            "condition_tables")
+            "condition_tables", "graph_tables")
 
 
 @dataclass(frozen=True)
