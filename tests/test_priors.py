@@ -32,7 +32,7 @@ KERNELS = {"gntk": GNTK(), "vector": Vector(), "relational": Relational(over="su
            "columns": Columns(), "conditions": Unit(GNTK())*Columns(("heat",)) + GNTK(),
            "matrix": None, "files": None}
 NO_FEATURES = {"vector", "relational", "overlap", "cosine", "mixture", "product", "new",
-               "new product", "columns", "conditions", "matrix"}        # for which no features are known
+               "new product", "columns", "conditions", "matrix"} # for which no features are known
 N = 24
 
 
