@@ -288,7 +288,8 @@ def graphs_molecules(keys, o):
             if ending:
                 with before(): model.fit
             miss = (model.mean.numpy() - y)[rest]
-            row |= {"power" + ending: model.fit.units.power, "sharp" + ending: model.fit.units.sharp,
+            units = model.fit.units
+            row |= {"power" + ending: units.power, "sharp" + ending: units.sharp,
                     "rmse" + ending: np.sqrt((miss**2).mean())/y.std(),
                     "nlpd" + ending: log_loss(model, y)[rest].mean()}
         yield row
