@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 
 from gnn_bandits.campaigns import CampaignPolicy, choose
+from gnn_bandits.kernels import Matrix
 from gnn_bandits.molecules import read_smiles
 from gnn_bandits.paper.ledger import HOW_TO_MAKE
 from gnn_bandits.surrogate import Surrogate, candidate_priors
@@ -301,9 +302,10 @@ def test_the_plain_model_is_textbook_regression():
     rng = np.random.default_rng(0)
     A = rng.standard_normal((12, 3))
     gp, y = graph_tables.PlainGP.__new__(graph_tables.PlainGP), rng.standard_normal(6)
-    gp.kernels, gp.ranks, arms = [A @ A.T + np.eye(12)], False, [3, 1, 7, 0, 9, 5]
+    K, arms = A @ A.T + np.eye(12), [3, 1, 7, 0, 9, 5]
+    kernel = Matrix(K).fitted(None)
+    gp.kernels, gp.ranks, z = [(kernel, kernel.code(None))], False, (y - y.mean())/y.std()
     gp.learn(arms, y)
-    K, z = gp.kernels[0], (y - y.mean())/y.std()
     C = K[np.ix_(arms, arms)] + gp.noise*np.eye(6)
     np.testing.assert_allclose(gp.mean, K[:, arms] @ np.linalg.solve(C, z))
     evidence = lambda noise, scale: multivariate_normal.logpdf(
