@@ -1595,8 +1595,6 @@ def add(
 def _add(self:Campaign, domain, ids, table, prior):
     "Write new candidates and append the event, while nobody else can."
     self._sync()
-    if domain.d != self.domain.d:
-        raise ValueError(f"expected graphs with {self.domain.d} features a node, got {domain.d}")
     GraphDomain.concat([self.domain, domain])             # refuses graphs that were read otherwise
     own, n = self.settings["own_prior"], len(self) + len(domain)
     if own != (prior is not None) or own and len(prior) != n:

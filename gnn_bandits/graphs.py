@@ -993,7 +993,7 @@ def from_networkx(
     edge_type:str|None=None, # The edge attribute that holds types, integers or words; None: none
     keep_edges:bool=True, # Whether the domain remembers its edges and its raw features
     directed:bool|None=None, # Whether directions of edges count; None: as the graphs have them
-    like:GraphDomain|None=None, # A domain with several attributes whose columns are wanted
+    like:GraphDomain|None=None, # A domain whose classes, or columns of attributes, are wanted
 )->GraphDomain:
     """A domain from networkx graphs.
 
@@ -1009,7 +1009,7 @@ def from_networkx(
     keep_edges: whether the domain remembers its edges and its features before aggregation.
     directed: whether directions of edges count; if it is not given they do in a `DiGraph`. Kernels
     with relations then take the nodes that edges lead to apart from those that they come from.
-    like: a domain that was made from several attributes; these graphs get the same columns.
+    like: a domain that was made from the same attributes; these graphs get the same columns.
 
         >>> import networkx as nx
         >>> g = nx.path_graph(3)
@@ -1024,8 +1024,9 @@ def from_networkx(
     led, facts = check_directions(graphs, directed), {}
     if features is None: xs, labels, facts = [degree_columns(g) for g in graphs], "number", {
         "degrees": True}
-    elif isinstance(features, str): xs = [node_attributes(g, features, i)
-                                          for i, g in enumerate(graphs)]
+    elif isinstance(features, str):
+        xs = [node_attributes(g, features, i) for i, g in enumerate(graphs)]
+        if like is not None and labels == "auto": labels = like.notes.get("labels", "auto")
     else:
         known = None if like is None else columns_of_attributes(like)
         xs, facts["attributes"] = attribute_columns(graphs, list(features), known)
@@ -1379,12 +1380,12 @@ def concat(
 )->GraphDomain:
     "All graphs of several domains, with room for the largest."
     if not (domains := list(domains)): raise ValueError("expected at least one domain")
-    if len({x.d for x in domains}) > 1:
-        raise ValueError(f"expected one feature dimension, got d = {[x.d for x in domains]}")
     labels = [x.notes["labels"] for x in domains if "labels" in x.notes]
     if other := [c for c in labels if c != labels[0]]:
         raise ValueError(f"expected one list of classes, got {labels[0]} and {other[0]}; pass the "
                          "list of all classes as labels when you make the domains")
+    if len({x.d for x in domains}) > 1:
+        raise ValueError(f"expected one feature dimension, got d = {[x.d for x in domains]}")
     molecules = [x.notes["molecules"] for x in domains if "molecules" in x.notes]
     if any(m != molecules[0] for m in molecules):
         raise ValueError("these domains of molecules have features of different kinds or scales; "

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['ENCODED', 'PARTS', 'Kernel', 'Encoded', 'aggregated', 'distinct_nodes', 'GNTK', 'Relational', 'freeze_columns',
-           'with_its_types', 'columns_of', 'Typed', 'Counts', 'Overlap', 'Vector', 'Tangent', 'Known', 'Matrix',
-           'Given', 'Several', 'Sum', 'Product', 'Levels', 'Rows', 'Columns', 'column_unit', 'Normed', 'Unit',
-           'anchor_arms', 'anchors_of', 'Part', 'Factors', 'part_of']
+           'with_its_types', 'columns_of', 'Typed', 'Counts', 'Overlap', 'WeisfeilerLehman', 'Vector', 'Tangent',
+           'Known', 'Matrix', 'Given', 'Several', 'Sum', 'Product', 'Levels', 'Rows', 'Columns', 'column_unit',
+           'Normed', 'Unit', 'anchor_arms', 'anchors_of', 'Part', 'Factors', 'part_of']
 
 # %% ../nbs/19_kernels.ipynb #4e629a3d
 import copy
@@ -307,11 +307,32 @@ class Overlap(Kernel):
         check_number("radius", self.radius, whole=True)
         freeze_columns(self)
     together = 32
+    reads = property(lambda self: (Overlap, self.radius, self.columns, self.typed))
     label = property(lambda self: f"overlap of surroundings, {counted(self.radius, 'block')}")
     def fitted(self, pool): return with_its_types(self, pool)
     def encode(self, X): return Counts(*counts(X, columns_of(self, X), self.radius))
     def between(self, a, b): return overlap(a.over(b.keys), b.by_column, a.total, b.total)
     def own(self, a): return torch.ones(len(a), dtype=torch.float64)
+
+# %% ../nbs/19_kernels.ipynb #5d19a002
+@dataclass(frozen=True)
+class WeisfeilerLehman(Overlap):
+    "The product of the counts of surroundings: the subtree kernel of Weisfeiler and Lehman."
+    view:tuple|None=None # Surroundings of the pool that weigh most; None: not decided yet
+    label = property(lambda self: f"Weisfeiler-Lehman kernel, {counted(self.radius, 'round')}")
+    def fitted(self, pool):
+        if self.view is not None: return self
+        self = super().fitted(pool)
+        code = self.code(pool)
+        order = np.argsort(-code.table.power(2).sum(0).A1, kind="stable")[:2048]
+        return replace(self, view=tuple(code.keys[order].tolist()))
+    def between(self, a, b):
+        return torch.from_numpy((a.over(b.keys) @ b.by_column.T).toarray())
+    def own(self, a): return torch.from_numpy(a.table.power(2).sum(1).A1)
+    def features(self, X, degree=None, most=2048, dtype=torch.float64):
+        a = self.code(X)
+        Phi = torch.from_numpy(a.over(np.array(self.view[:most], np.uint64)).toarray())
+        return Phi.to(dtype), self.own(a) - Phi.square().sum(1)
 
 # %% ../nbs/19_kernels.ipynb #b9ac0669
 @dataclass(frozen=True)

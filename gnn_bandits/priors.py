@@ -24,8 +24,8 @@ from .features import GNTKFeatures
 from .gntk import check_domains
 from .graphs import GraphDomain
 from .kernels import (GNTK, Columns, Given, Kernel, Matrix, Overlap, Product,
-                                 Relational, Sum, Tangent, Typed, Unit, Vector, anchors_of,
-                                 part_of)
+                                 Relational, Sum, Tangent, Typed, Unit, Vector, WeisfeilerLehman,
+                                 anchors_of, part_of)
 from .networks import LazyGNN, LazyNN
 from .posterior import (Belief, FeaturePosterior, Posterior,
                                    RowsPosterior, gram_root)
@@ -508,7 +508,8 @@ def weighed(
 # %% ../nbs/38_priors.ipynb #7e5ef397
 KINDS = {"gntk": GNTK, "relational": Relational, "typed": Typed, "overlap": Overlap,
          "vector": Vector, "matrix": Matrix, "features": Given, "library": Stored,
-         "sum": Sum, "product": Product, "columns": Columns, "unit": Unit}
+         "sum": Sum, "product": Product, "columns": Columns, "unit": Unit,
+         "weisfeiler-lehman": WeisfeilerLehman}
 DECIDED = ("alike", "typed", "view", "pool", "units") # Fields that are found again from the graphs
 
 def recipe(

@@ -754,6 +754,23 @@ def test_a_loop_of_a_directed_graph_is_left_out_and_said():
     g = molecule("CO", [(0, 1), (1, 1)], nx.DiGraph)
     assert GraphDomain.from_networkx(g).notes["dropped"] == ["self-loops (1)"]
 
+def test_graphs_that_are_read_otherwise_are_refused_in_one_line():
+    pool, other = molecule("CNO", [(0, 1), (1, 2)]), molecule("CNS", [(0, 1), (1, 2)])
+    both = [molecule("CO", [(0, 1)], nx.DiGraph), molecule("CO", [(0, 1)])]
+    with pytest.raises(ValueError, match="graph 0 is directed and graph 1 is not"):
+        GraphDomain.from_networkx(both)
+    bare = molecule("CO", [(0, 1)])
+    del bare.nodes[1]["x"]
+    with pytest.raises(ValueError, match="graph 1: node 1 has no attribute 'x'"):
+        GraphDomain.from_networkx([pool, bare])
+    X, few = GraphDomain.from_networkx(pool), molecule("CO", [(0, 1)])
+    for g in (other, few):                                # as many classes, and fewer
+        with pytest.raises(ValueError, match="expected one list of classes"):
+            GraphDomain.concat([X, GraphDomain.from_networkx(g)])
+    assert GraphDomain.concat([X, GraphDomain.from_networkx(few, like=X)]).d == 3
+    with pytest.raises(ValueError, match=r"among \['C', 'N', 'O'\], got 'S'"):
+        GraphDomain.from_networkx(other, like=X)
+
 
 # Twins and the report
 

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from gnn_bandits import Campaign, GraphDomain, make_algorithm
 from gnn_bandits.kernels import (GNTK, Columns, Kernel, Matrix, Overlap, Relational, Sum, Typed,
-                                 Unit, Vector)
+                                 Unit, Vector, WeisfeilerLehman)
 from gnn_bandits.priors import FORMS, Prior
 from gnn_bandits.scale import Library
 from gnn_bandits.surrogate import Surrogate
@@ -25,13 +25,14 @@ class Size(Kernel):
 
 
 KERNELS = {"gntk": GNTK(), "vector": Vector(), "relational": Relational(over="sum"),
-           "overlap": Overlap(1), "typed": Typed(), "sum": 0.5*GNTK(1) + GNTK(3),
+           "overlap": Overlap(1), "weisfeiler-lehman": WeisfeilerLehman(2), "typed": Typed(),
+           "cosine": Unit(WeisfeilerLehman(1)), "sum": 0.5*GNTK(1) + GNTK(3),
            "mixture": Sum((GNTK(over="sum"), Overlap(1)), standard=True, free=True),
            "product": GNTK()*Overlap(1), "new": Size(), "new product": Size()*GNTK(),
            "columns": Columns(), "conditions": Unit(GNTK())*Columns(("heat",)) + GNTK(),
            "matrix": None, "files": None}
-NO_FEATURES = {"vector", "relational", "overlap", "mixture", "product", "new", "new product",
-               "columns", "conditions", "matrix"}        # for which no features are known
+NO_FEATURES = {"vector", "relational", "overlap", "cosine", "mixture", "product", "new",
+               "new product", "columns", "conditions", "matrix"} # for which no features are known
 N = 24
 
 

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from gnn_bandits import GraphDomain
 from gnn_bandits.gntk import gntk
 from gnn_bandits.molecules import ATOM_FEATURES, MORGAN_FEATURES, featurize_like
-from gnn_bandits.kernels import GNTK, Overlap, Relational, Sum, Typed
+from gnn_bandits.kernels import GNTK, Overlap, Relational, Sum, Typed, Unit, WeisfeilerLehman
 from gnn_bandits.priors import Prior
 from gnn_bandits.relations import (ByType, counts, evidence_weights, features_of,
                                    look_alike, neighbours, overlap, relational_kernel,
@@ -370,3 +370,53 @@ def test_features_of_any_unit():
         for g in big:
             for v in g: g.nodes[v]["x"] = factor*g.nodes[v]["x"]
         assert_allclose(ByType(domain_of(big))(domain_of(big)).nodes, want, rtol=1e-9, atol=1e-12)
+
+
+# The kernel of Weisfeiler and Lehman
+
+def coloured(n, graph=nx.Graph, seed=0):
+    "Random graphs with few labels, and edges of two kinds"
+    rng, out = np.random.default_rng(seed), []
+    for i in range(n):
+        g = nx.gnp_random_graph(3 + i % 6, 0.5, seed=i, directed=graph is nx.DiGraph)
+        if g.is_directed(): g = nx.DiGraph((u, v) for u, v in g.edges if u < v) or g
+        g.add_nodes_from(range(2))
+        for v in g: g.nodes[v]["x"] = "abc"[rng.integers(3)]
+        for e in g.edges: g.edges[e]["kind"] = ("red", "blue")[rng.integers(2)]
+        out.append(g)
+    return out
+
+
+def test_grakel_has_the_same_kernel():
+    "It ignores kinds of edges, so they are put into the labels of nodes"
+    kernels = pytest.importorskip("grakel.kernels")
+    graphs = coloured(20)
+    for g in graphs:
+        for v in g: g.nodes[v]["x"] += "".join(sorted(k for *_, k in g.edges(v, data="kind")))
+    X = GraphDomain.from_networkx(graphs)
+    theirs = [[{v: list(g[v]) for v in g}, dict(g.nodes(data="x"))] for g in graphs]
+    for h in range(1, 4):
+        make = kernels.WeisfeilerLehman(n_iter=h, base_graph_kernel=kernels.VertexHistogram)
+        assert np.array_equal(WeisfeilerLehman(h).gram(X), make.fit_transform(theirs))
+        make = kernels.WeisfeilerLehman(n_iter=h, normalize=True,
+                                        base_graph_kernel=kernels.VertexHistogram)
+        assert_allclose(Unit(WeisfeilerLehman(h)).gram(X), make.fit_transform(theirs), rtol=1e-12)
+
+
+def test_rounds_of_directed_graphs_by_a_plain_loop():
+    graphs, bags = coloured(12, nx.DiGraph), []
+    X = GraphDomain.from_networkx(graphs, edge_type="kind")
+    for g in graphs:
+        label = dict(g.nodes(data="x"))
+        bags.append(list(label.values()))
+        for _ in range(2):
+            label = {v: (label[v], tuple(sorted((k, str(label[u])) for _, u, k in
+                                                g.out_edges(v, data="kind"))),
+                         tuple(sorted((k, str(label[u])) for u, _, k in
+                                      g.in_edges(v, data="kind")))) for v in g}
+            bags[-1] += label.values()
+    want = [[sum(a == b for a in one for b in two) for two in bags] for one in bags]
+    assert X.edges.tells == 3 and np.array_equal(WeisfeilerLehman(2).gram(X), want)
+    turned = GraphDomain.from_networkx([g.reverse() for g in graphs], edge_type="kind")
+    assert not np.array_equal(WeisfeilerLehman(2).cross(X, turned), want)
+    assert Prior(WeisfeilerLehman(2), X).label == "Weisfeiler-Lehman kernel, 2 rounds"

@@ -214,6 +214,28 @@ def test_powers_far_out():
     assert torch.isfinite(inverse_power_transform(torch.tensor([1e6, -1e6]).double(), 0.)).all()
 
 
+def test_a_long_tail_of_crowded_values(pool):
+    "Most lie within a fraction of the standard deviation, on either side of a long tail"
+    z = (pool[1] - pool[1].mean())/pool[1].std()
+    tail = np.where(z < -0.5, 0.8 - 0.05*np.exp(-2*z), 0.8 + 0.02*z)
+    make = lambda y, powers=module.POWERS: Surrogate(
+        candidate_priors(pool[0], depths=[2], hops=[1]), powers=powers).learn(range(40), y)
+    low, high, plain = make(tail), make(-tail), make(tail, (1.,))
+    assert low.facts["sharp"] == high.facts["sharp"] == 4 and plain.facts["sharp"] == 1
+    assert low.facts["power"] > 1 and "small values is drawn in (power" in " ".join(low.words())
+    assert ", sharpness 4)" in " ".join(low.words())
+    assert torch.equal(low.mean, -high.mean) and torch.equal(low.interval()[0], -high.interval()[1])
+    assert all(v.isfinite().all() for v in low.interval(0.999))
+    assert low.score()["nlpd"] < plain.score()["nlpd"] - 0.3
+    table, units = low.leave_one_out(), low.fit.units
+    grid = np.linspace(-60, 3, 400_001)                   # the density of a value integrates to one
+    step, width = torch.tensor(grid), 0.3
+    latent = (units.latent(step) - 0.2)/width
+    density = torch.exp(-latent.square()/2 + units.log_slope(step))/width/math.sqrt(2*math.pi)
+    assert float(density.sum())*(grid[1] - grid[0])/units.unit == pytest.approx(1, rel=1e-3)
+    assert len(table) == 40
+
+
 def test_a_pool_without_sums_has_no_weights(pool):
     with pytest.raises(ValueError, match="expected a pool whose nodes look alike"):
         module.weighed_sum(pool[0])

@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 from scipy.stats import multivariate_normal
 
 from gnn_bandits.campaigns import CampaignPolicy, choose
+from gnn_bandits.kernels import Matrix
 from gnn_bandits.molecules import read_smiles
 from gnn_bandits.paper.ledger import HOW_TO_MAKE
 from gnn_bandits.surrogate import Surrogate, candidate_priors
@@ -21,6 +22,7 @@ pytestmark = [pytest.mark.usefixtures("one_thread"),
               pytest.mark.skipif(not (ROOT/"scripts").exists(), reason="needs the source tree")]
 sys.path.insert(0, str(ROOT/"scripts"))
 try:
+    import graph_tables
     import molecule_tables
     import paper_tables
     import tables
@@ -253,3 +255,68 @@ def test_baybe_and_a_campaign_have_the_same_starts_and_noise(tmp_path, monkeypat
     assert seen == asked and list(ours) == list(peer)
     assert ours["measured"] == peer["measured"] == 14 and (peer["first"], peer["ask"]) == (3., 2.)
     assert min(ours["ask"], ours["first"]) > 0 and ours["version"] == ""
+
+
+# Graphs that are not molecules
+
+def test_pickles_are_read_without_running_anything():
+    import io, os, pickle
+    read = lambda data: graph_tables.PlainUnpickler(io.BytesIO(data)).load()
+    plain = {3: {"valid_perf": 0.5, "names": ["a", None]}}
+    assert read(pickle.dumps(plain, 3)) == plain
+    scalar = pickle.dumps({"para": np.float64(1.25)}, 3).replace(b"numpy._core", b"numpy.core")
+    assert read(scalar) == {"para": 1.25}
+    class Trap:
+        def __reduce__(self): return os.getcwd, ()
+    with pytest.raises(ValueError, match="expected containers and numbers, got posix.getcwd"):
+        read(pickle.dumps([Trap()]))
+    with pytest.raises(ValueError, match="numbers of 8 bytes"):
+        read(scalar.replace(b"f8", b"f4"))
+
+
+def test_an_architecture_is_a_directed_graph_with_one_way_in_and_out():
+    import networkx as nx
+    code = 4*10**4 + 8765                                # links 0, 0, 1, 3
+    g = graph_tables.architecture(code)
+    assert [g.nodes[i]["op"] for i in range(6)] == ["input", "skip", "fc", "graph", "arma",
+                                                   "output"]
+    assert nx.is_directed_acyclic_graph(g) and nx.is_weakly_connected(g)
+    assert sorted(g.edges) == [(0, 1), (0, 2), (1, 3), (2, 5), (3, 4), (4, 5)]
+    assert [v for v in g if not g.in_degree(v)] == [0] and not g.out_degree(5)
+    assert g.nodes[4] == dict(op="arma", step=3., fan_in=1., fan_out=1.)
+
+
+def test_the_trefoil_has_two_triangles_and_three_bigons():
+    import networkx as nx
+    g = graph_tables.knot("[[1,5,2,4],[3,1,4,6],[5,3,6,2]]")
+    assert sorted(nx.get_node_attributes(g, "op").values()) == [
+        *["crossing"]*3, *["face 2"]*3, *["face 3"]*2]
+    assert nx.is_bipartite(g) and nx.check_planarity(g)[0] and len(g.edges) == 12
+    for v in range(3):                                   # types alternate around a crossing
+        assert sorted(k for *_, k in g.edges(v, data="turn")) == ["a", "a", "b", "b"]
+    for face in range(3, 8):                             # and agree around a face: it alternates
+        assert len({k for *_, k in g.edges(face, data="turn")}) == 1
+
+
+def test_the_plain_model_is_textbook_regression():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((12, 3))
+    gp, y = graph_tables.PlainGP.__new__(graph_tables.PlainGP), rng.standard_normal(6)
+    K, arms = A @ A.T + np.eye(12), [3, 1, 7, 0, 9, 5]
+    kernel = Matrix(K).fitted(None)
+    gp.kernels, gp.ranks, z = [(kernel, kernel.code(None))], False, (y - y.mean())/y.std()
+    gp.learn(arms, y)
+    C = K[np.ix_(arms, arms)] + gp.noise*np.eye(6)
+    np.testing.assert_allclose(gp.mean, K[:, arms] @ np.linalg.solve(C, z))
+    evidence = lambda noise, scale: multivariate_normal.logpdf(
+        z, np.zeros(6), scale*(K[np.ix_(arms, arms)] + noise*np.eye(6)))
+    best = max(evidence(n, s) for n in gp.noises for s in np.geomspace(0.01, 10, 400))
+    assert evidence(gp.noise, gp.scale) > best - 1e-3
+    picks, told = gp.ask(3, np.ones(12, bool)), list(arms)
+    for pick in picks:                                   # each is the best, given those before it
+        C = K[np.ix_(told, told)] + gp.noise*np.eye(len(told))
+        var = np.diag(K) - (K[:, told]*np.linalg.solve(C, K[told]).T).sum(1)
+        score = gp.mean + 2*np.sqrt(gp.scale*var)
+        score[[p for p in picks if p in told]] = -np.inf
+        assert pick == score.argmax()
+        told.append(pick)
