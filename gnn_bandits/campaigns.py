@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['PLATES', 'STATES', 'UNSURE', 'WIDE', 'SAMPLE', 'RULES', 'FACTS', 'FORMAT', 'SIZES', 'SPAN', 'PARTS', 'NUMBERS',
-           'POOL', 'HEADERS', 'GUARDED', 'CampaignPolicy', 'Purse', 'choose', 'open_to_choice', 'diverse', 'frugal',
-           'propose', 'undone_by', 'effective', 'Record', 'on_ask', 'on_tell', 'on_fail', 'on_drop', 'on_exclude',
-           'on_include', 'on_add', 'on_policy', 'on_goal', 'finite', 'is_value', 'named', 'reasoned', 'suggested',
-           'measured', 'added', 'check_event', 'replay', 'pool_hash', 'same_pool', 'check_ids', 'as_text', 'check_size',
+           'POOL', 'HEADERS', 'GUARDED', 'CampaignPolicy', 'choose', 'open_to_choice', 'diverse', 'propose',
+           'undone_by', 'effective', 'Record', 'on_ask', 'on_tell', 'on_fail', 'on_drop', 'on_exclude', 'on_include',
+           'on_add', 'on_policy', 'on_goal', 'finite', 'is_value', 'named', 'reasoned', 'suggested', 'measured',
+           'added', 'check_event', 'replay', 'pool_hash', 'same_pool', 'check_ids', 'as_text', 'check_size',
            'clear_unfinished', 'Campaign', 'as_pool', 'check_outcomes', 'package_version', 'as_policy',
            'candidate_table', 'simple_cell', 'cells_of', 'column_of', 'write_pool', 'text_hash', 'read_texts',
            'read_rows', 'read_pool', 'told_by_id', 'Arm', 'Asked', 'which', 'Told', 'told', 'told_rows', 'check_labels',
@@ -39,7 +39,8 @@ from .intake import (LONGEST, TABLES, Upload, as_file, check_columns, column_nam
                                 read_cells, results_in, same_id, to_value)
 from .journal import Event, Journal, broken_text
 from .molecules import featurize_like, read_reactions, read_smiles
-from .outcomes import OUTCOME_POLICIES, as_outcomes, as_prices, check_budget
+from .outcomes import (OUTCOME_POLICIES, Purse, as_outcomes, as_prices,
+                                  check_budget)
 from .policies import POLICIES, plausible, policy_name
 from .priors import Prior
 from .surrogate import Surrogate, candidate_priors
@@ -75,31 +76,6 @@ class CampaignPolicy:
     )->int:
         "How many candidates are picked before the model is asked."
         return min(10, max(2, n//10)) if self.starts is None else self.starts
-
-# %% ../nbs/21_inside_a_campaign.ipynb #5d0c4b02
-@dataclass
-class Purse:
-    "Prices, and the money that is left."
-    prices:np.ndarray|None=None # (n,) of all candidates
-    left:float=math.inf # Money
-    def within(self, free):
-        "The candidates among `free` that can be paid."
-        if self.prices is None or self.left == math.inf: return free
-        return free & torch.from_numpy(self.prices <= self.left*(1 + 1e-12))
-    def per_price(self, scores, gain):
-        "Scores for each unit of money, if they are logarithms of a gain."
-        if self.prices is None or not gain: return scores
-        return scores - torch.from_numpy(self.prices).log()
-    def pay(self, arms, n=1):
-        "The first n of some candidates that can be paid, which are paid."
-        picks = []
-        for a in arms:
-            if len(picks) == n: break
-            if self.prices is not None:
-                if self.prices[a] > self.left*(1 + 1e-12): continue
-                self.left -= float(self.prices[a])
-            picks.append(a)
-        return picks
 
 # %% ../nbs/21_inside_a_campaign.ipynb #fc9e3d69
 def choose(
@@ -175,18 +151,6 @@ def diverse(
         if len(picks) < n: away = np.minimum(away, own + own[some] - 2*row(picks[-1]))
     return picks
 
-# %% ../nbs/21_inside_a_campaign.ipynb #5d0c4b03
-def frugal(prior, n, free, taken, rng, purse):
-    "As `diverse`, one at a time, each within what is left of the money."
-    picks = []
-    while len(picks) < n:
-        able = purse.within(free).clone()
-        able[picks] = False
-        found = diverse(prior, 1, able, [*taken, *picks], rng) if able.any() else []
-        if not found: break
-        picks += purse.pay(found)
-    return picks
-
 # %% ../nbs/21_inside_a_campaign.ipynb #c9a54c7b
 def propose(
     model:Surrogate, # What was learned so far
@@ -207,7 +171,8 @@ def propose(
     free, purse = open_to_choice(state, policy), purse or Purse()
     taken = [*seen.tolist(), *waiting.tolist()]
     if early and far and purse.prices is None: picks = diverse(model.prior, early, free, taken, rng)
-    elif early and far: picks = frugal(model.prior, early, free, taken, rng, purse)
+    elif early and far: picks = purse.one_by_one(early, free, lambda able, got: diverse(
+        model.prior, 1, able, [*taken, *got], rng))
     else: picks = purse.pay((a for a in order if free[a]), early)
     how = ["at random, until a value is exact" if lost else
            PLATES["diverse" if far else "random"]]*len(picks)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['OBJECTIVES', 'TAKEN', 'ENDS', 'OUTCOME_POLICIES', 'Wish', 'as_wish', 'as_outcomes', 'read_outcomes', 'nondominated',
            'boxes_above', 'hypervolume', 'log_gain', 'log_feasible', 'Joint', 'ei_outcomes', 'ts_outcomes', 'Several',
-           'as_prices', 'check_budget', 'Long', 'is_blank', 'rows_of', 'as_long']
+           'as_prices', 'check_budget', 'Purse', 'Long', 'is_blank', 'rows_of', 'as_long']
 
 # %% ../nbs/50_outcomes.ipynb #d9d02fea
 import math, re
@@ -294,6 +294,38 @@ def check_budget(
         raise ValueError(f"a budget of {budget:g} is too small: the cheapest candidate that can "
                          f"be suggested costs {prices[free].min():g}")
     return float(budget)
+
+# %% ../nbs/50_outcomes.ipynb #5d0c4b02
+@dataclass
+class Purse:
+    "Prices, and the money that is left."
+    prices:np.ndarray|None=None # (n,) of all candidates
+    left:float=math.inf # Money
+    def within(self, free):
+        "The candidates among `free` that can be paid."
+        if self.prices is None or self.left == math.inf: return free
+        return free & torch.from_numpy(self.prices <= self.left*(1 + 1e-12))
+    def per_price(self, scores, gain):
+        "Scores for each unit of money, if they are logarithms of a gain."
+        if self.prices is None or not gain: return scores
+        return scores - torch.from_numpy(self.prices).log()
+    def pay(self, arms, n=1):
+        "The first n of some candidates that can be paid, which are paid."
+        picks = []
+        for a in arms:
+            if len(picks) == n: break
+            if self.prices is not None:
+                if self.prices[a] > self.left*(1 + 1e-12): continue
+                self.left -= float(self.prices[a])
+            picks.append(a)
+        return picks
+    def one_by_one(self, n, free, pick):
+        "At most n candidates, each picked among those that can be paid with what is left."
+        picks, free = [], free.clone()
+        while len(picks) < n and (able := self.within(free)).any():
+            picks += self.pay(pick(able, picks))
+            free[picks] = False
+        return picks
 
 # %% ../nbs/50_outcomes.ipynb #bd4d4051
 @dataclass
