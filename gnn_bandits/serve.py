@@ -12,7 +12,7 @@ import html, os, re, secrets, socket, socketserver, sys, tempfile, threading, ti
 import webbrowser
 from collections.abc import Callable
 from datetime import datetime, timezone
-from email.parser import BytesHeaderParser
+from email.parser import HeaderParser
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -80,7 +80,7 @@ def read_form(
     body:bytes, # Of the request
 )->Form:
     "The fields of a form, in either of the two ways in which a browser sends them."
-    head = BytesHeaderParser().parsebytes(f"Content-Type: {kind}".encode(errors="replace"))
+    head = HeaderParser().parsestr(f"Content-Type: {kind}")
     texts, files = {}, {}
     try:
         if head.get_content_type() == "application/x-www-form-urlencoded":
@@ -90,7 +90,7 @@ def read_form(
         mark = b"\r\n--" + head.get_boundary().encode()
         for part in (b"\r\n" + body).split(mark)[1:-1]:
             about, blank, data = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
-            about = BytesHeaderParser().parsebytes(about.decode().encode("latin1", "replace"))
+            about = HeaderParser().parsestr(about.decode())
             name = about.get_param("name", header="content-disposition")
             if not blank or not isinstance(name, str): raise ValueError("a field has no name")
             file = about.get_filename()
@@ -148,7 +148,8 @@ def uploaded_results(
         path.write_bytes(data)
         try:
             found = read_results(path, column("id_column", "id"), column("value_column", "value"))
-        except ValueError as e: raise ValueError(str(e).replace(str(path), name)) from e
+        except (ValueError, ImportError) as e:
+            raise ValueError(str(e).replace(str(path), name)) from e
     return by_ids(campaign, found)
 
 # %% ../nbs/52_serve.ipynb #5e7e0050
@@ -434,12 +435,12 @@ class Handler(BaseHTTPRequestHandler):
     def version_string(self): return "gnn_bandits"
     def log_message(self, *words): pass                      # addresses hold the token
     def do_GET(self):
-        self.unread = int(self.headers.get("Content-Length", "0").isdecimal())
+        self.unread = True
         try: self.put(self.server.desk.answer(self.command, self.path, self.headers, self.body))
         finally: self.server.running.discard(threading.current_thread())
     do_HEAD = do_POST = do_GET
     def send_error(self, code, message=None, explain=None):
-        self.unread = 1
+        self.unread, self.request_version = True, "HTTP/1.0"  # so that headers are sent
         if code == 501: self.put(one_line(405, "This address can only be looked at.",
                                           Allow="GET, HEAD, POST"))
         else: self.put(one_line(code, "The request cannot be read."))
@@ -455,7 +456,7 @@ class Handler(BaseHTTPRequestHandler):
             if time.monotonic() > end:
                 raise Refusal(408, "The form did not arrive in time; nothing was recorded.")
             if not parts[-1]: raise Refusal(400, "The form broke off; nothing was recorded.")
-        self.unread = 0
+        self.unread = False
         self.server.running.add(threading.current_thread())
         return b"".join(parts)
     def put(self, answer):
