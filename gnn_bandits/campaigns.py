@@ -10,7 +10,7 @@ __all__ = ['PLATES', 'STATES', 'UNSURE', 'WIDE', 'SAMPLE', 'RULES', 'FACTS', 'FO
            'added', 'check_event', 'replay', 'pool_hash', 'same_pool', 'check_ids', 'as_text', 'check_size',
            'clear_unfinished', 'Campaign', 'as_pool', 'package_version', 'as_policy', 'candidate_table', 'simple_cell',
            'cells_of', 'column_of', 'write_pool', 'text_hash', 'read_texts', 'read_rows', 'read_pool', 'told_by_id',
-           'Arm', 'which', 'Told', 'told', 'told_rows', 'check_labels', 'number_of', 'check_values', 'slip',
+           'Arm', 'Asked', 'which', 'Told', 'told', 'told_rows', 'check_labels', 'number_of', 'check_values', 'slip',
            'ModelReport', 'virtual', 'best_of_random', 'is_part', 'check_output', 'as_told', 'one_at_a_time', 'guard']
 
 # %% ../nbs/21_inside_a_campaign.ipynb #c52b7659
@@ -33,7 +33,9 @@ from .core import (BEYOND, Bound, array_hash, as_csv, best_first, check_choice,
                               check_number, clear_leftovers, counter_rng, first_best, leftovers,
                               one_thread, pd, plain, progress_bar, temporary, write_atomically)
 from .graphs import GraphDomain
-from .intake import sheet, to_value
+from .intake import (LONGEST, TABLES, Upload, as_file, check_columns, column_names,
+                                file_kind, known_results, meant, own_table, read_candidates,
+                                read_cells, results_in, same_id, to_value)
 from .journal import Event, Journal, broken_text
 from .molecules import featurize_like, read_reactions, read_smiles
 from .policies import POLICIES, plausible, policy_name
@@ -205,6 +207,7 @@ class Record:
     excluded:dict=field(default_factory=dict) # arm -> reason and time
     pools:list=field(default_factory=list) # Candidates that were added: file, table, hash
     goal:float|None=None # Value to reach
+    columns:dict=field(default_factory=dict) # What tables of results call "id" and "value"
     counts:Counter=field(default_factory=Counter) # Measurements of each candidate
     known = property(lambda self: any(not isinstance(row[2], Bound) for row in self.rows),
                      doc="Whether there is an exact value, so that the model has a unit")
@@ -222,6 +225,7 @@ def on_ask(r, e):
         r.pending[arm] = dict(why, event=e.seq, time=e.time, author=e.author, note=e.note)
 
 def on_tell(r, e):
+    r.columns |= e.data.get("columns") or {}
     noise = e.data.get("noise") or [None]*len(e.data["arms"])
     notes = e.data.get("notes") or [e.note]*len(e.data["arms"])
     for arm, value, sd, note in zip(e.data["arms"], e.data["values"], noise, notes):
@@ -282,6 +286,7 @@ def measured(d, n):
     "Whether facts name candidates, and a value or a bound of each."
     k, noise, notes = len(d["arms"]), d.get("noise") or [], d.get("notes") or []
     return (named(d, n) and len(d["values"]) == k and all(map(is_value, d["values"]))
+            and all(type(t) is str for t in (d.get("columns") or {}).values())
             and len(noise) in (0, k) and all(s is None or finite(s) and s > 0 for s in noise)
             and len(notes) in (0, k) and all(type(t) is str for t in notes))
 
@@ -506,6 +511,25 @@ def create(
         shutil.rmtree(building, ignore_errors=True)
         raise
     return cls.open(path)
+
+@patch(cls_method=True)
+def from_csv(
+    cls:Campaign,
+    path:str|Path, # A new folder
+    file:str|Path, # A table of candidates: .csv, .tsv, .xlsx or .parquet
+    smiles:str|Sequence|None=None, # The column of SMILES, or several
+    id:str|None=None, # The column of ids; "id" if there is one, else candidates are numbered
+    value:str|None=None, # The column of results, also of those that are known already
+    columns:Sequence|None=None, # Columns to learn from beside the molecules
+    invalid:str="raise", # What to do with rows that are no molecules: "raise" or "skip"
+    sheet:str|None=None, # The sheet of an .xlsx file; the first one if not given
+    **options, # Of `create`: maximize, noise_std, policy, seed
+)->Campaign:
+    "Begin a campaign with a table in a file; its columns are remembered for `tell` and `add`."
+    found = read_candidates(file, smiles, id, invalid=invalid, columns=columns, sheet=sheet)
+    for said in found.said(): warnings.warn(said, stacklevel=3)
+    return cls.create(path, found.domain, ids=found.ids, table=own_table(found),
+                      results=known_results(found, value, file), **options)
 
 # %% ../nbs/21_inside_a_campaign.ipynb #52f37e92
 def as_pool(
@@ -750,11 +774,22 @@ def _load_added(self:Campaign):
     parts = [read_pool(self.path, p["graphs"], p["rows"], *(p.get(k) for k in keys))
              for p in (first, *self._record.pools)]
     domains, tables = zip(*parts)
-    self._set_pool(GraphDomain.concat(domains), pd.concat(tables, ignore_index=True))
+    every, first = GraphDomain.concat(domains), domains[0].notes
+    if "intake" in first: every.notes["intake"] = first["intake"]         # how files are read
+    self._set_pool(every, pd.concat(tables, ignore_index=True))
 
 # %% ../nbs/21_inside_a_campaign.ipynb #fc86a5b8
 class Arm(int):
     "The number of a candidate, as `ask` gives it: an integer that is never taken for an id."
+
+class Asked(list):
+    "Numbers of candidates, as `ask` gives them; it shows their ids."
+    def __init__(self, arms, ids):
+        super().__init__(map(Arm, arms))
+        self.ids = list(ids)
+    def __repr__(self):
+        if [*map(str, self)] == self.ids or len(self) != len(self.ids): return super().__repr__()
+        return f"[{', '.join(f'{a} ({i})' for a, i in zip(self, self.ids))}]"
 
 def which(
     candidates, # What stands alone, or None
@@ -797,9 +832,11 @@ def _arm(self:Campaign, a, kind, unclear):
     "The number of one candidate; `unclear` says that an integer may be an id."
     text, n = str(a).strip(), len(self)
     if isinstance(a, str) or kind == "id":
-        if text in self._number: return self._number[text]
-        raise ValueError(f"there is no candidate with the id {str(a)!r}; ids look like "
-                         f"{self.ids[0]!r}")
+        if (i := same_id(text, self._number)) in self._number: return self._number[i]
+        near = [i for i in self.ids if text.isdecimal() and i.lstrip("0") == text.lstrip("0")]
+        raise ValueError(f"there is no candidate with the id {str(a)!r}; " + (
+            f"is {near[0]!r} meant? Spreadsheets take away zeros; make the column text" if near
+            else f"ids look like {self.ids[0]!r}"))
     number = isinstance(a, Integral) and not isinstance(a, bool)
     if number and unclear and not isinstance(a, Arm) and text in self._number:
         raise ValueError(f"{a} may be the number of a candidate or the id {text!r}; say which with "
@@ -1042,7 +1079,7 @@ def ask(
     n:int=1, # How many candidates
     repeats:bool|str|None=None, # Whether measured ones may come again; as the policy says if None
     note:str="", # To keep with the event
-)->list[int]: # Numbers of candidates, all different
+)->Asked: # A list of numbers of candidates, all different, that shows their ids
     "The next candidates to measure, remembered as pending."
     self._writable()
     with self.journal.writing():
@@ -1053,7 +1090,7 @@ def ask(
         data = dict(arms=arms, why=json.loads(why), policy=policy, facts=facts)
         self.journal.append("ask", data, note)
     self._sync()
-    return [Arm(a) for a in arms]
+    return Asked(arms, found["id"])
 
 @patch
 def _writable(self:Campaign):
@@ -1065,17 +1102,20 @@ def _writable(self:Campaign):
 @patch
 def tell(
     self:Campaign,
-    candidates=None, # Numbers or ids; {id: value}; or a table with id, value, noise, note
+    candidates=None, # Numbers or ids; {id: value}; a table with id, value, noise, note; its file
     rewards=None, # What was measured, one value for each; ">10" or "<0.1" if that is all
     noise=None, # Standard deviation of each value, where it is known
     note:str="", # To keep with the values
     *,
     arms=None, # Candidates whose integers are numbers
     ids=None, # Candidates whose integers are ids
+    columns:dict|None=None, # What a table calls "id" and "value", remembered for later ones
+    sheet:str|None=None, # The sheet of an .xlsx file; the first one if not given
 )->Campaign: # Itself
     "Record measurements, all of them or none; returns after they are on disk."
     self._writable(), self._sync()
     given, kind = which(candidates, arms, ids)
+    if rewards is None: given = self._table_of(given, columns, sheet)
     found = told(given, rewards, noise)
     numbers = self._numbers(found.arms, found.kind or kind)
     names = [list(map(str, numbers)), [self.ids[a] for a in numbers]]
@@ -1087,10 +1127,63 @@ def tell(
     data = dict(arms=numbers, values=[str(v) if isinstance(v, Bound) else v for v in values])
     if any(s is not None for s in noise): data["noise"] = noise
     if found.notes: data["notes"] = found.notes
+    if columns: data["columns"] = dict(columns)
     if not numbers: raise ValueError("expected at least one measurement, got none")
     self._commit("tell", data, note)
     for doubt in self.doubts(): warnings.warn(doubt, stacklevel=3)
     return self
+
+# %% ../nbs/21_inside_a_campaign.ipynb #7ab1e102
+@patch
+def read_results(
+    self:Campaign,
+    file:str|Path|Upload, # A table: .csv, .tsv, .xlsx or .parquet
+    columns:dict|None=None, # What it calls "id" and "value"; as before if not given
+    sheet:str|None=None, # The sheet of an .xlsx file; the first one if not given
+)->"pd.DataFrame": # id, value, noise, note, as `tell` takes them
+    "Measurements from a file, under the ids of the candidates; nothing is recorded."
+    self._sync()
+    once = ("id", "value", "noise", "note", *(columns or {}).values())
+    table = read_cells(file, once=once, sheet=sheet)
+    out = results_in(table, file, **self._columns(list(table), columns, file))
+    return out.assign(id=[meant(i, self._number) for i in out["id"]])
+
+@patch
+def _named(self:Campaign, columns):
+    "What tables call their columns of ids and values: as said before, and as said now."
+    if odd := [c for c in columns or {} if c not in ("id", "value")]:
+        raise ValueError(f'expected the names of the columns "id" and "value", got {odd[0]!r}')
+    return self.domain.notes.get("intake", {}) | self._record.columns, dict(columns or {})
+
+@patch
+def _columns(self:Campaign, there, columns, where):
+    "What a file calls its columns of ids and values."
+    kept, named = self._named(columns)
+    old = kept.get("value")
+    if "value" not in named and old != "value" and {old, "value"} <= {*there}:
+        raise ValueError(f"{where} has the columns {old!r}, which held the values before, and "
+                         "'value'; say which it is with columns={'value': …}, or --value")
+    out = {c: kept[c] if kept.get(c) in there else c for c in ("id", "value")} | named
+    check_columns(where, there, list(out.values()))
+    return out
+
+@patch
+def _table_of(self:Campaign, given, columns, sheet):
+    "What was told, with a file read, and the columns of a table under the names that `tell` knows."
+    if isinstance(given, (Path, Upload)) or (
+            isinstance(given, str) and Path(given).suffix.lower() in TABLES):
+        return self.read_results(given, columns, sheet)
+    if sheet is not None: raise ValueError("expected sheet= together with an .xlsx file")
+    kept, named = self._named(columns)
+    if not isinstance(given, pd.DataFrame):
+        if named: raise ValueError("expected columns= together with a table, or the file of one")
+        return given
+    table = given if given.index.name is None else given.reset_index()
+    for c, also in (("id", {"id", "arm"}), ("value", {"value"})):
+        if c not in named and not also & {*table} and kept.get(c) in table: named[c] = kept[c]
+    check_columns("the table", list(table), list(named.values()))
+    other = [c for c, name in named.items() if c in table and c != name]
+    return table.drop(columns=other).rename(columns={name: c for c, name in named.items()})
 
 # %% ../nbs/21_inside_a_campaign.ipynb #3071114d
 class Told(NamedTuple):
@@ -1664,19 +1757,25 @@ def export(
     self:Campaign,
     folder:str|Path, # Where the tables go
     overwrite:bool=False, # Also write over files that no export has written
+    format:str="csv", # "csv", "xlsx" or "parquet"
 )->list[Path]: # What was written
-    "Candidates, measurements and events as CSV files."
+    "Candidates, measurements and events as files."
+    file_kind(f"table.{format}")
     tables = dict(candidates=as_told(self.to_dataframe()), measurements=as_told(self.observations),
                   events=self.events)
     if Path(folder).exists() and not Path(folder).is_dir():
         raise ValueError(f"expected a folder for the tables, got {folder}, which is no folder")
     def exported(path, name):
-        with path.open("rb") as f: line = f.readline(2**16).decode(errors="replace")
-        return line.replace('"', "").startswith(HEADERS[name])
-    paths = {name: Path(folder)/f"{name}.csv" for name in tables}
+        try: return ",".join(column_names(path)).startswith(HEADERS[name])
+        except ValueError: return False
+    if format == "xlsx":                              # a cell of a workbook holds no more
+        cut = lambda t: t if len(t) <= LONGEST else t[:LONGEST - 1] + "…"
+        tables["events"] = tables["events"].assign(data=tables["events"]["data"].map(cut))
+    paths = {name: Path(folder)/f"{name}.{format}" for name in tables}
     real = {name: check_output(path, lambda p: exported(p, name), self, overwrite)
             for name, path in paths.items()}
-    for name, t in tables.items(): write_atomically(real[name], as_csv(sheet(t)))
+    data = {name: as_file(t, format) for name, t in tables.items()}
+    for name in tables: write_atomically(real[name], data[name])
     clear_leftovers(folder)
     return list(paths.values())
 
@@ -1691,11 +1790,27 @@ def report(
     from gnn_bandits.reports import write_report
     return write_report(self, path, n, overwrite)
 
+@patch
+def plot(
+    self:Campaign,
+    axes=None, # Two matplotlib axes; new ones if not given
+)->Sequence: # The two axes
+    "Draw the values told with the best so far, and what the model predicts beside them."
+    from gnn_bandits.reports import plot_campaign
+    return plot_campaign(self, axes)
+
+@patch
+def _repr_html_(self:Campaign):
+    "What a notebook shows of a campaign."
+    from gnn_bandits.reports import campaign_html
+    return campaign_html(self)
+
 # %% ../nbs/21_inside_a_campaign.ipynb #ff49037c
 GUARDED = ("ask", "tell", "suggest", "fail", "drop", "exclude", "include", "set_policy", "add",
            "goal", "predict", "observations", "exact", "pending", "events", "to_dataframe",
            "best", "best_measured", "doubts", "model", "certificate", "contenders", "surrogate",
-           "_priors_of", "export", "report", "__repr__") # What has a campaign for itself
+           "_priors_of", "read_results", "export", "report",
+           "__repr__") # What has a campaign for itself
 
 def one_at_a_time(
     method:Callable, # Of a campaign

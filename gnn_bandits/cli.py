@@ -8,7 +8,7 @@ __all__ = ['new', 'ask', 'tell', 'status', 'undo', 'fail', 'exclude', 'include',
 
 # %% ../nbs/24_cli.ipynb #5e012716
 import argparse, contextlib, dataclasses, inspect, io, json, math, os, re, shlex, shutil, sys
-import tempfile, unicodedata, warnings
+import unicodedata, warnings
 from collections import Counter
 from importlib import import_module
 from importlib.util import find_spec
@@ -171,6 +171,7 @@ ALGORITHM, PRESET = Among("bandits.ALGORITHMS"), Among("paper.algorithms.PRESETS
 DATA, NOISE = Among("paper.datasets.DATASETS"), Among("core.NOISES")
 FIGURES = Among("paper.figures.FIGURES", ("all",), several=True)
 INVALID, PLATE = Literal["raise", "skip"], Among("campaigns.PLATES")
+FORMAT = Among("intake.FILES")
 
 # %% ../nbs/24_cli.ipynb #d0be612e
 def names(text):
@@ -196,24 +197,6 @@ def one_source(file, graphs, json, npz):
     return found[0], json is True
 
 # %% ../nbs/24_cli.ipynb #a2967a1c
-def known_results(found, value, path):
-    "Results that stand in a column of the file of candidates, or None."
-    import pandas as pd
-    from gnn_bandits.intake import check_columns, numbers, to_value
-    if value is None: return None
-    check_columns(path, list(found.table), [value])
-    texts = found.table[[value]].map(lambda v: "" if absent(v) else str(v))
-    out = pd.DataFrame({"id": found.ids, "value": numbers(texts, value, path, to_value)}).dropna()
-    return out if len(out) else None
-
-def about_intake(found):
-    "What a person should know about a file of candidates that was read."
-    for remark in found.remarks: aside(remark)
-    if len(found.problems):
-        first, n = found.problems.iloc[0], len(found.problems)
-        aside(f"{n} {'row was' if n == 1 else 'rows were'} left out; row {first['row']}: "
-              f"{first['reason']}")
-
 def id_hint(found, id, smiles):
     "A note if candidates are numbered although a column of the file could name them."
     if id is not None or found.ids != [str(k) for k in found.table.index]: return
@@ -226,11 +209,6 @@ def worded(text):
     "Whether a text is something else than a number."
     return not text.strip().lstrip("+-").replace(".", "", 1).isdecimal()
 
-def own_table(found):
-    "The columns that came with the candidates; another column called id gets another name."
-    clash = "id" in found.table and found.table["id"].astype(str).str.strip().tolist() != found.ids
-    return found.table.rename(columns={"id": "id_given"}) if clash else found.table
-
 # %% ../nbs/24_cli.ipynb #91aeb51f
 def check_new(out, path, hops):
     "Refuse a folder that is in use, and hops that come too late."
@@ -242,16 +220,17 @@ def check_new(out, path, hops):
 
 # %% ../nbs/24_cli.ipynb #d6347131
 def new(
-    file:list[str]=(), # Candidates: .csv, .tsv, .parquet, .graphml, .json, .npz, folder of .graphml
+    file:list[str]=(), # Candidates: .csv, .xlsx, .parquet, .graphml, .json, .npz, a folder
     out:str=None, # Folder for the campaign; must not be there
     smiles:str=None, # Column of the table that holds SMILES; several with commas between
     columns:names=None, # Columns to learn from beside the graphs, with commas between
     id:str=None, # Column that holds ids; "id" if there is one, else candidates are numbered
+    sheet:str=None, # Sheet of an .xlsx file; the first one if not given
     minimize:bool=False, # Small values are wanted, not large ones
     policy:POLICY="ucb", # How it chooses
     plate:PLATE="diverse", # How the first candidates are picked: far from one another, or at random
     noise_std:float=None, # Standard deviation of a measurement, if it is known
-    value:str=None, # Column of the table that holds results known already
+    value:str=None, # Column of the table that holds results, also those known already
     seed:int=0, # Seed of everything that is random
     invalid:INVALID="raise", # What to do with rows that cannot be read: stop, or leave them out
     features:names=None, # Node attributes to learn from, with commas between; x, or all numbers
@@ -267,11 +246,12 @@ def new(
     check_new(out, path, hops)
     with busy(f"reading {path}"):
         from gnn_bandits.campaigns import Campaign, CampaignPolicy
-        from gnn_bandits.intake import read_candidates
+        from gnn_bandits.intake import known_results, own_table, read_candidates
         found = read_candidates(path, smiles, id, features, invalid, undirected,
-                                1 if hops is None else hops, edge_type, columns=columns)
+                                1 if hops is None else hops, edge_type, columns=columns,
+                                sheet=sheet)
         results = known_results(found, value, path)
-    about_intake(found)
+    for said in found.said(): aside(said)
     id_hint(found, id, smiles)
     how = CampaignPolicy(policy, plate=plate)
     with busy("writing"), Campaign.create(out, found.domain, not minimize, noise_std, how,
@@ -290,6 +270,8 @@ new.examples = """Molecules, with their names in another column, small values wa
   gnn_bandits campaign new pool.csv --smiles SMILES --id name --minimize --out solubility
 Some values are known from earlier, in the column logS; rows that are no molecules are left out:
   gnn_bandits campaign new pool.csv --smiles SMILES --value logS --invalid skip --out solubility
+A workbook, of which the second sheet is wanted:
+  gnn_bandits campaign new pool.xlsx --sheet Library --smiles SMILES --id name --out solubility
 Reactions: three molecules a row, and two conditions beside them:
   gnn_bandits campaign new reactions.csv --smiles base,ligand,solvent --columns conc,temp --out r
 Graphs, with two attributes of their nodes:
@@ -322,14 +304,29 @@ def print_csv(table):
         sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     reply(as_csv(sheet(table)).decode())
 
-def print_asked(found, waiting, pending, csv, json):
+def new_table(out):
+    "What kind of table a file will be that must not be there; None if none is wanted."
+    if out is None: return None
+    from gnn_bandits.intake import file_kind
+    if os.path.lexists(out): raise ValueError(f"{out} is there already; name another file")
+    if not Path(out).absolute().parent.is_dir():
+        raise ValueError(f"there is no folder {Path(out).parent}")
+    return file_kind(out)
+
+def write_new(out, table):
+    "A table in a new file; says so."
+    from gnn_bandits.core import write_atomically
+    from gnn_bandits.intake import as_file, file_kind
+    write_atomically(out, as_file(table, file_kind(out)))
+    return f"wrote {out}"
+
+def print_asked(found, waiting, pending, csv, json, out=None):
     "Suggestions as a table to fill in, as JSON or for people."
-    if csv:
-        blank = found.drop(columns="arm")
-        blank.insert(blank.columns.get_loc("mean"), "value", "")
-        return print_csv(blank)
+    from gnn_bandits.intake import to_fill_in
+    wrote = [write_new(out, to_fill_in(found))] if out else []
+    if csv: return print_csv(to_fill_in(found))
     say(json, dict(suggestions=found, pending=waiting, recorded=pending),
-        *fit_table(filled(found.drop(columns="arm"))), f"{waiting} pending")
+        *fit_table(filled(found.drop(columns="arm"))), f"{waiting} pending", *wrote)
 
 # %% ../nbs/24_cli.ipynb #7d814a1f
 def ask(
@@ -339,9 +336,11 @@ def ask(
     note:str="", # To keep with the event
     dry_run:bool=False, # Only look: nothing is recorded as pending
     csv:bool=False, # Print a table for a spreadsheet, with an empty column for the values
+    out:str=None, # Write this table to a new file: .csv, .xlsx or .parquet
     json:bool=False, # Print JSON for a script
 ):
     "Which candidates to measure next, and why. They are remembered as pending."
+    new_table(out)
     with opened(folder) as c:
         with busy("choosing"):
             if dry_run: found, done = c.suggest(n, repeats or None), ""
@@ -353,12 +352,14 @@ def ask(
         with recorded(done):
             if not dry_run: found = c.pending.set_index("arm").loc[arms].reset_index()
             columns = ["arm", "id", "mean", "low", "high", "rank", "nearest", "why"]
-            print_asked(with_smiles(c, found[columns]), len(c.pending), not dry_run, csv, json)
+            print_asked(with_smiles(c, found[columns]), len(c.pending), not dry_run, csv, json,
+                        out)
 
 ask.examples = """  gnn_bandits campaign ask solubility -n 8
 A table to fill in and tell:
-  gnn_bandits campaign ask solubility -n 8 --csv > batch.csv
-  gnn_bandits campaign tell solubility batch.csv"""
+  gnn_bandits campaign ask solubility -n 8 --out batch.xlsx
+  gnn_bandits campaign tell solubility batch.xlsx
+  gnn_bandits campaign ask solubility -n 8 --csv > batch.csv"""
 
 # %% ../nbs/24_cli.ipynb #6d88e194
 def one_value(id, text, noise):
@@ -371,19 +372,14 @@ def one_value(id, text, noise):
                          "fail") from e
     return pd.DataFrame([dict(id=id, value=value) | ({} if noise is None else {"noise": noise})])
 
-@contextlib.contextmanager
 def piped():
-    "A file with what comes through standard input; messages name it as what it is."
+    "What comes through standard input, under the name that messages give it."
+    from gnn_bandits.intake import Upload
     if sys.stdin is None: raise ValueError("standard input is closed; name a file")
     if sys.stdin.isatty(): aside("reading a table from the keyboard; it ends with Ctrl-D")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder)/"piped.csv"
-        path.write_bytes(sys.stdin.buffer.read())
-        try: yield path
-        except ValueError as e:
-            raise ValueError(str(e).replace(str(path), "standard input")) from e
+    return Upload("standard input", sys.stdin.buffer.read())
 
-def told_table(what, noise, id, value):
+def told_table(c, what, noise, columns, sheet):
     "What the words after the folder say: a table of measurements."
     if len(what) == 2: return one_value(*what, noise)
     if len(what) != 1:
@@ -392,16 +388,8 @@ def told_table(what, noise, id, value):
     if what[0] != "-" and not Path(what[0]).suffix and not Path(what[0]).exists():
         raise ValueError(f"there is no file {what[0]}; if it is an id, its value is missing (a "
                          "bound such as '>10' needs quotation marks, or the shell takes it)")
-    from gnn_bandits.intake import read_results
-    with piped() if what[0] == "-" else contextlib.nullcontext(what[0]) as path:
-        table = read_results(path, id, value)
+    table = c.read_results(piped() if what[0] == "-" else what[0], columns, sheet)
     return table if noise is None else table.assign(noise=noise)
-
-def by_ids(c, table):
-    "The table with the ids of the campaign, where a cell has the mark of a spreadsheet."
-    from gnn_bandits.intake import meant
-    known = set(c.ids)
-    return table.assign(id=[meant(i, known) for i in table["id"]])
 
 def told_before(c, table):
     "How many of these measurements are recorded already, value for value."
@@ -425,21 +413,22 @@ def best_so_far(c):
 # %% ../nbs/24_cli.ipynb #e87e32f2
 def tell(
     folder:str, # Of the campaign
-    what:list[str], # A table with columns id and value, - for standard input; or an id and a value
+    what:list[str], # A table (.csv, .xlsx, .parquet; - for standard input), or an id and a value
     noise:float=None, # Standard deviation of the value, if it is known
     note:str="", # To keep with the values
-    id:str="id", # Column of the table that holds ids
-    value:str="value", # Column of the table that holds values
+    id:str=None, # Column of the table that holds ids; as before if not given, or id
+    value:str=None, # Column of the table that holds values; as before if not given, or value
+    sheet:str=None, # Sheet of an .xlsx file; the first one if not given
     json:bool=False, # Print JSON for a script
 ):
     "Record what was measured; returns when it is on the disk."
-    table = told_table(what, noise, id, value)
+    named = {k: v for k, v in dict(id=id, value=value).items() if v is not None}
     with opened(folder) as c:
-        if len(what) == 1: table = by_ids(c, table)
+        with busy("reading"): table = told_table(c, what, noise, named, sheet)
         if twice := told_before(c, table):
             aside(f"{twice} of these values were told before and now count twice; if that is a "
                   f"mistake: gnn_bandits campaign undo {shlex.quote(folder)}")
-        with busy("recording"): c.tell(table, note=note)
+        with busy("recording"): c.tell(table.rename(columns=named), note=note, columns=named)
         with recorded(f"{len(table)} recorded, do not tell it again"):
             (best, line), event = best_so_far(c), int(c.observations["event"].iloc[-1])
             total, waiting = len(c.observations), len(c.pending)
@@ -454,8 +443,8 @@ An assay that only says on which side of a bound the value lies; mind the quotat
   gnn_bandits campaign tell solubility mol-18 '<-6'
 A table from another program:
   instrument --last-plate | gnn_bandits campaign tell solubility -
-A table whose columns have other names:
-  gnn_bandits campaign tell solubility results.csv --id compound --value logS"""
+A workbook whose columns have other names, which are remembered:
+  gnn_bandits campaign tell solubility results.xlsx --id compound --value logS"""
 
 # %% ../nbs/24_cli.ipynb #a0a014d3
 def status(
@@ -575,6 +564,7 @@ def add(
     file:str, # More candidates, in a file like the one it began with
     smiles:str=None, # Column of SMILES; that of the first file if not given
     id:str=None, # Column of ids; that of the first file if not given
+    sheet:str=None, # Sheet of an .xlsx file; the first one if not given
     invalid:INVALID="raise", # What to do with rows that cannot be read: stop, or leave them out
     undirected:bool=False, # Ignore the direction of edges
     json:bool=False, # Print JSON for a script
@@ -582,9 +572,10 @@ def add(
     "Add candidates from a file to a running campaign."
     with opened(folder) as c:
         with busy(f"reading {file}"):
-            from gnn_bandits.intake import read_candidates
-            found = read_candidates(file, smiles, id, None, invalid, undirected, like=c.domain)
-        about_intake(found)
+            from gnn_bandits.intake import own_table, read_candidates
+            found = read_candidates(file, smiles, id, None, invalid, undirected, like=c.domain,
+                                    sheet=sheet)
+        for said in found.said(): aside(said)
         numbered = found.ids == [str(k) for k in found.table.index]
         ids = [str(len(c) + k) for k in found.table.index] if numbered else found.ids
         with busy("writing"): c.add(found.domain, ids, own_table(found))
@@ -652,19 +643,23 @@ def predict(
     file:str=None, # Candidates outside the pool, in a file like the one it began with
     smiles:str=None, # Column of SMILES in that file; that of the first file if not given
     id:str=None, # Column of ids in that file
+    sheet:str=None, # Sheet of that file, if it is an .xlsx file
     level:float=0.9, # Probability of the interval
     top:int=None, # Only so many, the best first
     csv:bool=False, # Print a table for a spreadsheet
+    out:str=None, # Write the table to a new file: .csv, .xlsx or .parquet
     json:bool=False, # Print JSON for a script
 ):
     "What is believed of candidates, in the units of the measurements."
+    to = out
     if ids and file: raise ValueError("expected ids or a file, got both")
     if top is not None and not 0 < top < 2**63:
         raise ValueError("expected top to be a whole number of at least 1")
+    new_table(out)
     with opened(folder) as c, busy("fitting"):
         if file:
             from gnn_bandits.intake import read_candidates
-            found = read_candidates(file, smiles, id, like=c.domain)
+            found = read_candidates(file, smiles, id, like=c.domain, sheet=sheet)
             out = c.predict(found.domain, level)
             out = out.drop(columns=["arm", "id"], errors="ignore")
             out.insert(0, "id", found.ids)
@@ -672,12 +667,13 @@ def predict(
             out = c.predict(list(ids) or None, level)
             out = with_smiles(c, out).drop(columns="arm")
         if top: out = out.sort_values("mean", ascending=not c.maximize, kind="stable").head(top)
+    wrote = [write_new(to, out)] if to else []
     if csv: return print_csv(out)
-    say(json, out, *fit_table(out))
+    say(json, out, *fit_table(out), *wrote)
 
 predict.examples = """  gnn_bandits campaign predict solubility --top 10
   gnn_bandits campaign predict solubility mol-3 mol-8
-  gnn_bandits campaign predict solubility --file others.csv --csv > predicted.csv"""
+  gnn_bandits campaign predict solubility --file others.xlsx --out predicted.xlsx"""
 
 # %% ../nbs/24_cli.ipynb #f5f65fb8
 def simulate(
@@ -703,12 +699,13 @@ simulate.examples = """  gnn_bandits campaign simulate solubility
 def export(
     folder:str, # Of the campaign
     out:str=None, # Folder for the tables; "export" in the campaign's own if not given
+    format:FORMAT="csv", # What kind of files
     overwrite:bool=False, # Also write over files that no export has written
     json:bool=False, # Print JSON for a script
 ):
-    "Write candidates, measurements and events as CSV files."
+    "Write candidates, measurements and events as tables."
     with opened(folder) as c, busy("fitting"):
-        paths = c.export(out or Path(folder)/"export", overwrite)
+        paths = c.export(out or Path(folder)/"export", overwrite, format)
     say(json, dict(written=paths), *(f"wrote {p}" for p in paths))
 
 def report(
@@ -723,7 +720,7 @@ def report(
         path = c.report(out or Path(folder)/"report.html", n, overwrite)
     say(json, dict(written=path), f"wrote {path}")
 
-export.examples = "  gnn_bandits campaign export solubility --out tables"
+export.examples = "  gnn_bandits campaign export solubility --out tables --format xlsx"
 report.examples = "  gnn_bandits campaign report solubility --out solubility.html"
 
 # %% ../nbs/24_cli.ipynb #c11e7002

@@ -4,17 +4,19 @@
 
 # %% auto #0
 __all__ = ['ROWS', 'COLUMNS', 'possible_values', 'progress', 'axes_for', 'finish', 'plot_progress', 'left_out',
-           'plot_leave_one_out', 'ranked', 'shorten', 'plot_predictions', 'gains', 'improvement', 'improvements',
-           'history', 'plot_model', 'plot_improvement', 'contenders', 'still_best', 'believed', 'record_campaign',
-           'Light', 'model_light', 'coverage_light', 'patience', 'pending_light', 'record_light', 'health', 'advice',
-           'graph_of', 'layout', 'graph_picture', 'smiles_of', 'picture', 'formatter', 'when', 'chart', 'interval_bar',
-           'card', 'head_part', 'common_scale', 'batch_cards', 'next_part', 'best_part', 'progress_part', 'surprises',
-           'model_part', 'watch_part', 'stop_part', 'waiting_part', 'candidates_part', 'event_words', 'events_part',
-           'about_part', 'report_page', 'is_report', 'write_report']
+           'plot_leave_one_out', 'ranked', 'shorten', 'plot_predictions', 'plot_campaign', 'campaign_html', 'gains',
+           'improvement', 'improvements', 'history', 'plot_model', 'plot_improvement', 'contenders', 'still_best',
+           'believed', 'record_campaign', 'Light', 'model_light', 'coverage_light', 'patience', 'pending_light',
+           'record_light', 'health', 'advice', 'graph_of', 'layout', 'graph_picture', 'smiles_of', 'picture',
+           'formatter', 'when', 'chart', 'interval_bar', 'card', 'head_part', 'common_scale', 'batch_cards',
+           'next_part', 'best_part', 'progress_part', 'surprises', 'model_part', 'watch_part', 'stop_part',
+           'waiting_part', 'candidates_part', 'event_words', 'events_part', 'about_part', 'report_page', 'is_report',
+           'write_report']
 
 # %% ../nbs/18_reports.ipynb #fa5f6ed9
-import io, json, math, platform
-from collections.abc import Callable
+import html, io, json, math, platform
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
 from importlib.metadata import version
@@ -182,6 +184,41 @@ def plot_predictions(
     ax.invert_yaxis()
     ax.legend()
     return ax
+
+# %% ../nbs/18_reports.ipynb #7ab1e202
+def plot_campaign(
+    campaign:Campaign, # With at least one exact value
+    axes=None, # Two matplotlib axes; new ones if not given
+)->Sequence: # The two axes
+    "Draw the progress of a campaign, and its predictions beside the measurements."
+    axes_for(False, len(campaign.exact), "tell at least one value")
+    import matplotlib.pyplot as plt
+    if axes is None: axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")[1]
+    plot_progress(campaign, axes[0])
+    second = plot_leave_one_out if campaign.exact["arm"].nunique() > 2 else plot_predictions
+    second(campaign, ax=axes[1])
+    return axes
+
+def campaign_html(
+    campaign:Campaign, # Any campaign
+)->str: # HTML
+    "A campaign as a short table: its pool, what was measured, the best, what comes next."
+    waiting, told, exact = campaign.pending["id"].tolist(), campaign.observations, campaign.exact
+    states = Counter(campaign._record.states().tolist())
+    some = ", ".join(shorten(i, 40) for i in waiting[:5]) + (", …" if len(waiting) > 5 else "")
+    best = campaign.best_measured().iloc[0] if len(exact) else None
+    goal = "largest" if campaign.maximize else "smallest"
+    first = min(campaign.policy.first(len(campaign)), len(campaign))
+    rows = {"pool": ", ".join(f"{states[s]:,} {s}" for s in STATES if states[s]),
+            "measured": f"{len(told):,} values of {told['arm'].nunique():,} candidates",
+            "best": "no exact value yet" if best is None else
+                    f"{best['value']:.6g}, {shorten(best['id'], 40)} (the {goal} measured)",
+            "pending": some or "none",
+            "next step": "it is read-only: copy the folder to go on" if campaign.readonly else
+                         "measure what is pending, and tell the values" if waiting else
+                         "ask()" if len(told) else f"ask({first})"}
+    cells = "".join(f"<tr><th>{k}</th><td>{html.escape(v)}</td></tr>" for k, v in rows.items())
+    return f"<table><caption>{html.escape(campaign.path.name)}</caption>{cells}</table>"
 
 # %% ../nbs/18_reports.ipynb #c423b57b
 def gains(

@@ -293,7 +293,7 @@ RESULTS = {
     "more cells later": ("id,value\nn5,1\nn6,1,2\n", "line 3"),
     "latin-1": ("id,value\nn5,1\ncaf\xe9,2\n".encode("latin-1"), "no UTF-8 text"),
     "utf-16": ("id,value\nn5,1\n".encode("utf-16"), "UTF-16"),
-    "binary": (b"PK\x03\x04\x00\x00", "zero bytes"),
+    "binary": (b"PK\x03\x04\x00\x00", "an archive; if it is a workbook"),
     "two columns": ("id,value,value\nn5,1,2\n", "more than one column 'value'")}
 
 
