@@ -17,6 +17,7 @@ from email.parser import HeaderParser
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
+from itertools import zip_longest
 from numbers import Real
 from pathlib import Path
 from typing import NamedTuple
@@ -116,7 +117,7 @@ def typed_results(
                 # `value0.other` that of the candidate whose id stands in the field `id`
 )->pd.DataFrame: # As `Campaign.tell` takes it
     "The results that were typed into a form."
-    names, rows = outcomes_of(campaign), {}
+    names, told = outcomes_of(campaign), {}
     for key, text in texts.items():
         found = re.fullmatch(r"value(\d)\.(\d+|other)", key)
         if not found or not text.strip() or int(found[1]) >= len(names): continue
@@ -126,14 +127,14 @@ def typed_results(
         try: values = [to_value(part) for part in text.split(";") if part.strip()]
         except ValueError as e:
             raise ValueError(f"the {SHORT.get(name, name)} of {id!r}: {e}") from e
-        for k, value in enumerate(values): rows.setdefault((id, k), {"id": id})[name] = value
+        told.setdefault(id, {}).setdefault(name, []).extend(values)
     lone = texts.get("id", "").strip()
-    if lone and (lone, 0) not in rows:
+    if lone and lone not in told:
         raise ValueError(f"there is no result beside the id {lone!r:.80}")
+    rows = [{"id": id} | dict(zip(of, values)) for id, of in told.items()
+            for values in zip_longest(*of.values())]
     if not rows: raise ValueError("no result was entered; type one beside a candidate")
-    order = sorted(rows, key=lambda row: [*dict.fromkeys(id for id, _ in rows)].index(row[0]))
-    table = pd.DataFrame([rows[row] for row in order], dtype=object)
-    return with_noise(table, texts.get("noise", "").strip())
+    return with_noise(pd.DataFrame(rows, dtype=object), texts.get("noise", "").strip())
 
 def with_noise(table, text):
     "The table with the standard deviation that was typed, if one was."

@@ -205,8 +205,9 @@ def test_a_round_of_work(window):
     assert window.send("tell", **fields)[0] == 303
     obs = window.campaign.observations
     first, second = (window.campaign.ids[a] for a in arms[:2])
-    assert obs["id"].tolist() == [first, first, second, "c11"]
-    assert obs["value"].dropna().tolist() == [7.1, 7.4, 3.] and obs["bound"][2] == ">10"
+    found = [*zip(obs["id"], obs["value"].fillna(0), obs["bound"])]
+    assert sorted(found) == sorted([(first, 7.1, ""), (first, 7.4, ""), (second, 0., ">10"),
+                                    ("c11", 3., "")])
     assert obs["noise"].dropna().tolist() == [0.2]*3 and {*obs["note"]} == {"by hand"}
     assert window.send("fail", arm=arms[2], reason="spilled")[0] == 303
     assert window.send("exclude", ids="c11; c10", reason="dear")[0] == 303
@@ -291,9 +292,8 @@ def test_upload(window):
     obs = window.campaign.observations
     assert obs["id"].tolist() == ["c1", "c2"] and obs["bound"].tolist() == ["", ">3"]
     assert obs["note"].tolist()[1] == "a “note”"
-    status, headers, _ = window.upload("results.csv", table, once="again")
-    assert status == 303 and headers["Location"].endswith("twice=2")
-    assert "2 of these values were told before" in window.look("?done=2&twice=2")[2]
+    assert window.upload("results.csv", table, once="again")[1]["Location"] == "./?done=2"
+    assert "2 of these values were told before" in window.look("?done=2")[2]
     renamed = b"compound,logS\nc4,2\n"
     assert window.upload("r.csv", renamed, id_column="compound", value_column="logS")[0] == 303
     assert window.told()[-1] == ("c4", 2.)
@@ -562,7 +562,7 @@ def test_work_by_the_keyboard_on_a_phone(tab, window):
     tab.keyboard.press("Space")
     tab.wait_for_url("**/?done=2")
     assert window.told() == [(name, 3.5), (name, 3.7)]
-    assert "Recorded:" in tab.get_by_role("status").nth(1).text_content()
+    assert "Recorded:" in tab.locator(".say").text_content()
     press_until(tab, "Undo event 2")
     tab.keyboard.press("Enter")
     tab.wait_for_url("**/?done=3")
