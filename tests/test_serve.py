@@ -149,7 +149,9 @@ def test_forms_of_other_sites(quiet, headers):
 
 
 def test_unknown_addresses_and_methods(quiet):
-    assert quiet.look("nothing")[0] == 404 and quiet.look("../etc/passwd")[0] == 404
+    status, _, page = quiet.look("nothing")
+    assert status == 404 and f'href="{quiet.home}"' in page                # the way back
+    assert quiet.look("../etc/passwd")[0] == 404
     assert quiet.look("report/../ask")[0] == 404
     status, headers, _ = quiet.look("tell")
     assert (status, headers["Allow"]) == (405, "POST")
@@ -338,6 +340,21 @@ def test_download_fill_in_and_upload(window):
               for i, row in enumerate(rows)]
     assert window.upload("suggestions.csv", "\n".join([head, *filled]).encode())[0] == 303
     assert [v for _, v in window.told()] == [0., 1.] and window.campaign.pending.empty
+
+
+def test_workbooks(window):
+    pytest.importorskip("openpyxl")
+    from gnn_bandits.intake import Upload, as_file, read_cells
+    window.send("ask", n=2)
+    con = http.client.HTTPConnection("127.0.0.1", window.server.server_port)
+    con.request("GET", window.home + "suggestions.xlsx")
+    table = read_cells(Upload("s.xlsx", con.getresponse().read()))
+    assert table["id"].tolist() == window.campaign.pending["id"].tolist()
+    table["value"] = ["1.5", ">2"]
+    assert window.upload("s.xlsx", as_file(table, "xlsx"))[0] == 303
+    assert window.campaign.observations["bound"].tolist() == ["", ">2"]
+    status, _, page = window.upload("s.xlsx", b"id,value", form="upload")
+    assert status == 400 and "s.xlsx is no .xlsx file" in page
 
 
 # two windows
@@ -555,6 +572,7 @@ def test_work_by_the_keyboard_on_a_phone(tab, window):
     tab.keyboard.press("Enter")
     tab.get_by_role("alert").wait_for()
     assert "decimal comma" in tab.get_by_role("alert").text_content() and window.told() == []
+    tab.reload()                                                # the same again, not another site
     box = tab.get_by_label(f"Result of {name}", exact=True)
     assert box.input_value() == "3,5"
     box.fill("3.5; 3.7")
