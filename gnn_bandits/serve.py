@@ -6,7 +6,7 @@
 __all__ = ['HOSTS', 'PLACES', 'ACTIONS', 'SHORT', 'SAID', 'SAFE', 'SHEETS', 'MOST', 'PATIENCE', 'PORT', 'Refusal', 'check_caller',
            'check_use', 'Form', 'read_form', 'outcomes_of', 'typed_results', 'with_noise', 'known_arm',
            'uploaded_results', 'Plan', 'chosen', 'whole', 'told_plan', 'plan', 'clashes', 'Answer', 'as_page',
-           'one_line', 'Desk', 'work_parts', 'Handler', 'Server', 'open_window', 'serve']
+           'one_line', 'Desk', 'event_row', 'work_parts', 'Handler', 'Server', 'open_window', 'serve']
 
 # %% ../nbs/52_serve.ipynb #5e7e0004
 import hashlib, html, os, re, secrets, socket, socketserver, sys, threading, time, warnings
@@ -317,16 +317,19 @@ class Desk:
         return text
 
 # %% ../nbs/52_serve.ipynb #5e7e0090
+def event_row(e, ids, undone=False):
+    "What the page shows of an event."
+    return dict(event=e.seq, kind=f"{e.kind}{' (undone)'*undone}", time=when(e.time),
+                words=event_words(e.kind, e.data, ids), author=shorten(e.author),
+                note=shorten(e.note), undo=e.kind != "add" and not undone)
+
 def work_parts(c, n):
     "What the page shows of a campaign; the slow parts are left to the report."
     fresh = not len(c.observations) and not len(c.pending)
     n = min(len(c), c.policy.first(len(c))) if fresh else n
     events, states = c.journal.events(), c.to_dataframe()
     undone = undone_by(events)
-    history = [dict(event=e.seq, kind=f"{e.kind}{' (undone)' if e.seq in undone else ''}",
-                    words=event_words(e.kind, e.data, c.ids), time=when(e.time),
-                    author=shorten(e.author), note=shorten(e.note),
-                    undo=e.kind != "add" and e.seq not in undone) for e in events[:-21:-1]]
+    history = [event_row(e, c.ids, e.seq in undone) for e in events[:-21:-1]]
     out = {state.capitalize(): [dict(arm=r.arm, id=shorten(r.id, 80), reason=shorten(r.reason),
                                      since=when(r.time)) for r in rows.head(50).itertuples()]
            for state in ("failed", "excluded") if len(rows := states[states["state"] == state])}
@@ -420,13 +423,10 @@ def act(self:Desk,
 @patch
 def changed(self:Desk, action, texts, wanted, news):
     "The page for a window that has not seen what it would have to know."
-    ids = self.campaign.ids
-    table = pd.DataFrame([{"event": e.seq, "time (UTC)": when(e.time), "author": shorten(e.author),
-                           "what": e.kind, "about": event_words(e.kind, e.data, ids)}
-                          for e in news[-50:]])
+    rows = [event_row(e, self.campaign.ids) for e in news[-50:]]
     again = (wanted.texts or texts) | dict(seen=str(news[-1].seq), once=secrets.token_hex(8))
     return one_line(409, "This window showed the campaign as it was before these events.",
-                    f"/{self.token}/", news=table, wanted=wanted.words, again=again,
+                    f"/{self.token}/", news=rows, wanted=wanted.words, again=again,
                     action="tell" if action == "upload" else action)
 
 # %% ../nbs/52_serve.ipynb #5e7e00c0
