@@ -20,7 +20,7 @@ $(VENV)/installed: settings.ini setup.py constraints.txt | python-is-new-enough
 	@echo "== creating $(VENV) (a few minutes the first time)"
 	$(PYTHON) -m venv $(VENV)
 	$(VENV)/bin/python $(INSTALL) setuptools wheel
-	$(VENV)/bin/python $(INSTALL) --no-build-isolation -e '.[dev,docs,pyg,cluster,molecules,botorch]'
+	$(VENV)/bin/python $(INSTALL) --no-build-isolation -e '.[dev,docs,pyg,cluster,molecules,excel,botorch]'
 	@touch $@
 
 $(ORACLE)/installed: settings.ini setup.py constraints.txt | python-is-new-enough

@@ -528,8 +528,8 @@ def from_csv(
     "Begin a campaign with a table in a file; its columns are remembered for `tell` and `add`."
     found = read_candidates(file, smiles, id, invalid=invalid, columns=columns, sheet=sheet)
     for said in found.said(): warnings.warn(said, stacklevel=3)
-    return cls.create(path, found.domain, ids=found.ids, table=own_table(found),
-                      results=known_results(found, value, file), **options)
+    known = {} if value is None else dict(results=known_results(found, value, file))
+    return cls.create(path, found.domain, ids=found.ids, table=own_table(found), **known, **options)
 
 # %% ../nbs/21_inside_a_campaign.ipynb #52f37e92
 def as_pool(

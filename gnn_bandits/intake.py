@@ -391,6 +391,9 @@ def to_number(
                          f"thousands, and {decimal} if it is a decimal comma")
     if decimal: raise ValueError(f"{text!r} has a decimal comma; write {decimal}")
     if thousands: raise ValueError(f"{text!r} has commas between thousands; write {thousands}")
+    if re.fullmatch(r"\d{4}-\d\d-\d\d( [\d:.]+)?", text):
+        raise ValueError(f"expected a finite number, got {text!r}, a date; a spreadsheet may have "
+                         "taken a number such as 1.3 for one")
     raise ValueError(f"expected a finite number, got {text[:40]!r}")
 
 def to_value(
@@ -570,7 +573,7 @@ def to_fill_in(
 )->"pd.DataFrame":
     "Suggestions as a table that a person fills in and tells."
     table = table.drop(columns="arm", errors="ignore")
-    at = table.columns.get_loc("mean")
+    at = [c in ("mean", f"{values[0]}_predicted") for c in table].index(True)
     for k, name in enumerate(values): table.insert(at + k, name, "")
     return table
 

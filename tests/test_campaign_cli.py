@@ -293,7 +293,7 @@ RESULTS = {
     "more cells later": ("id,value\nn5,1\nn6,1,2\n", "line 3"),
     "latin-1": ("id,value\nn5,1\ncaf\xe9,2\n".encode("latin-1"), "no UTF-8 text"),
     "utf-16": ("id,value\nn5,1\n".encode("utf-16"), "UTF-16"),
-    "binary": (b"PK\x03\x04\x00\x00", "an archive; if it is a workbook"),
+    "binary": (b"id\x00\x00", "zero bytes"),
     "two columns": ("id,value,value\nn5,1,2\n", "more than one column 'value'")}
 
 
@@ -320,7 +320,7 @@ CANDIDATES = {
     "no molecule": ("p.csv", "SMILES\nCC\nxyz\n", "--smiles SMILES",
                     "row 2, column 'SMILES': 'xyz'"),
     "no molecule at all": ("p.csv", "SMILES\nx\nxyz\n", "--smiles SMILES --invalid skip", "2 of 2"),
-    "unknown ending": ("p.xlsx", "PK", "", "expected a file that ends in .csv"),
+    "unknown ending": ("p.ods", "PK", "", "expected a file that ends in .csv"),
     "no npz": ("p.npz", "PK", "", "cannot read a graph domain"),
     "no json": ("p.json", "{", "", "no JSON"),
     "another json": ("p.json", "3", "", "a list of node-link graphs"),
