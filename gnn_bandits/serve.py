@@ -26,6 +26,7 @@ from urllib.parse import parse_qsl
 import pandas as pd
 from fastcore.basics import patch
 
+from . import reports
 from .campaigns import Campaign, undone_by
 from .cli import told_before, visible, with_smiles
 from .core import Bound, as_csv, check_number, templates
@@ -125,7 +126,7 @@ def typed_results(
     "The results that were typed into a form."
     names, told = outcomes_of(campaign), {}
     for key, text in texts.items():
-        found = re.fullmatch(r"value(\d)\.(\d+|other)", key)
+        found = re.fullmatch(r"value(\d{1,3})\.(\d+|other)", key)
         if not found or not text.strip() or int(found[1]) >= len(names): continue
         name, other = names[int(found[1])], found[2] == "other"
         id = texts.get("id", "").strip() if other else campaign.ids[known_arm(campaign, found[2])]
@@ -206,13 +207,13 @@ def told_plan(campaign, table, texts, columns):
             and row[c] == row[c]]
     more = f" and {len(show) - 6} more" if len(show) > 6 else ""
     again = dict(table=as_csv(table.astype(object)).decode(), note=note)
-    twice = told_before(campaign, table) if names == ["value"] else 0
+    twice = told_before(campaign, table)
     said = [f"{twice} of these values were told before and now count twice; undo this event if "
             "that is a mistake."]*bool(twice)
-    given = dict(columns=columns) if columns else {}
+    given, several = dict(columns=columns) if columns else {}, campaign.settings.get("outcomes")
+    if not several: table = table.rename(columns=columns)
     return Plan(f"Record {', '.join(show[:6])}{more}.", set(arms),
-                lambda: campaign.tell(table.rename(columns=columns), note=note, **given), said,
-                again)
+                lambda: campaign.tell(table, note=note, **({} if several else given)), said, again)
 
 def plan(
     campaign:Campaign, # Any campaign
@@ -228,8 +229,10 @@ def plan(
         return told_plan(campaign, found[0], texts, found[1])
     if action == "ask":
         n = whole(texts, "n", "how many candidates are wanted", 1000)
-        return Plan(f"Ask for {n}.", None,
-                    lambda: campaign.ask(n, note=texts.get("note", "").strip()))
+        note, text = (texts.get(k, "").strip() for k in ("note", "budget"))
+        money = dict(budget=to_number(text)) if text else {}
+        return Plan(f"Ask for {n}{f', for at most {text}' if text else ''}.", None,
+                    lambda: campaign.ask(n, note=note, **money))
     if action == "undo":
         event = whole(texts, "event", "the number of an event")
         return Plan(f"Undo event {event}.", None, lambda: campaign.undo(event))
@@ -333,11 +336,13 @@ def work_parts(c, n):
     out = {state.capitalize(): [dict(arm=r.arm, id=shorten(r.id, 80), reason=shorten(r.reason),
                                      since=when(r.time)) for r in rows.head(50).itertuples()]
            for state in ("failed", "excluded") if len(rows := states[states["state"] == state])}
+    several, labels = c.settings.get("outcomes"), {"value": "Result"}
     return dict(head=head_part(c, datetime.now(timezone.utc)), next=next_part(c, n, 96),
-                best=best_part(c), progress=progress_part(c), history=history, out=out,
-                ids=c.ids[:500], kinds=TABLES, budget=False,
-                sheets=find_spec("openpyxl") is not None,
-                fields=[(SHORT.get(name, name).capitalize(), f"value{k}")
+                front=reports.front_part(c) if several else None,
+                best=None if several else best_part(c), history=history, out=out,
+                progress=None if several else progress_part(c), ids=c.ids[:500], kinds=TABLES,
+                budget=bool(c.settings.get("cost")), sheets=find_spec("openpyxl") is not None,
+                fields=[(labels.get(name, name), f"value{k}")
                         for k, name in enumerate(outcomes_of(c))])
 
 @patch
@@ -403,9 +408,10 @@ def act(self:Desk,
         if self.ended: raise Refusal(503, "The program is ending; nothing was recorded.")
         if key in self.done: return self.done[key]
         try:
-            with c.journal.writing(), warnings.catch_warnings(record=True) as doubts:
-                warnings.simplefilter("always")
+            with c.journal.writing(), warnings.catch_warnings(record=True) as remarks:
+                warnings.simplefilter("always")              # such as a second sheet of a workbook
                 wanted, seen = plan(c, action, form), texts.get("seen", "")
+                said = [str(w.message) for w in remarks] + [*wanted.said]
                 if not seen.isdecimal(): raise ValueError("the form does not say what it has seen")
                 news = c.journal.events(after=int(seen[:9]))
                 if clashes(news, wanted.arms): return self.changed(action, texts, wanted, news)
@@ -413,8 +419,8 @@ def act(self:Desk,
         except JournalBusy as e: return self.page(503, error=self.hide(e), typed=texts)
         except ValueError as e: return self.page(400, error=self.hide(e), typed=texts)
         except OSError as e: return self.page(500, error=self.hide(e), typed=texts)
-        seq, cut = self.revision(), " It is recorded"        # what follows is for a shell
-        self.said[seq] = [str(d.message).partition(cut)[0] for d in doubts] + [*wanted.said]
+        seq, doubts = self.revision(), c.doubts() if wanted.texts else []
+        self.said[seq] = [d.partition(" It is recorded")[0] for d in doubts] + said
         self.done[key] = Answer(b"", 303, headers={"Location": f"./?done={seq}"})
         for kept in (self.done, self.said):
             if len(kept) > 1000: kept.pop(next(iter(kept)))

@@ -3,6 +3,7 @@
 The browser tests need `chromium` (or `google-chrome`) on the PATH and skip without it; with
 REQUIRE_BROWSER=1 they fail instead."""
 import http.client
+import inspect
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ from urllib.parse import urlencode, urlsplit
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -225,7 +227,7 @@ def test_a_round_of_work(window):
 @pytest.mark.parametrize("action, fields, words", [
     ("tell", {"value0.1": "3,5"}, "decimal comma"),
     ("tell", {"value0.1": "1 000"}, "expected a finite number"),
-    ("tell", {"value0.1": "2", "value0.2": "high"}, "the result of &#39;c2&#39;"),
+    ("tell", {"value0.1": "2", "value0.2": "high"}, "he result of &#39;c2&#39;"),
     ("tell", {"value0.1": ">"}, "is no bound"),
     ("tell", {"value0.1": "1", "noise": "-1"}, "the standard deviation"),
     ("tell", {"value0.99": "1"}, "no candidate with the number 99"),
@@ -355,6 +357,53 @@ def test_workbooks(window):
     assert window.campaign.observations["bound"].tolist() == ["", ">2"]
     status, _, page = window.upload("s.xlsx", b"id,value", form="upload")
     assert status == 400 and "s.xlsx is no .xlsx file" in page
+
+
+# several outcomes and prices
+
+@pytest.fixture
+def several(tmp_path):
+    if "outcomes" not in inspect.signature(Campaign.create).parameters:
+        pytest.skip("campaigns have one outcome only")
+    prices = pd.DataFrame({"price": np.arange(1., N + 1)})
+    wanted = {"yield": "max", "waste": "min", "purity": ">= 0.5"}
+    with make(tmp_path/"lab", outcomes=wanted, cost="price", table=prices) as c, served(c) as w:
+        yield w
+
+
+def test_several_outcomes(several):
+    c = several.campaign
+    assert several.send("ask", n=5, budget="12")[0] == 303
+    arms = c.pending["arm"].tolist()
+    assert 0 < len(arms) and sum(a + 1 for a in arms) <= 12
+    page = several.look()[2]
+    for k, name in enumerate(("yield", "waste", "purity")):
+        assert f'name="value{k}.{arms[0]}"' in page and f"{name}<span" in page
+    a = arms[0]
+    fields = {f"value0.{a}": "70; 72", f"value1.{a}": "3", "id": "c11", "value2.other": ">0.9"}
+    assert several.send("tell", **fields)[0] == 303                 # a part of it: still pending
+    assert a in c.pending["arm"].tolist()
+    assert several.send("tell", **{f"value2.{a}": "0.8"})[0] == 303
+    assert a not in c.pending["arm"].tolist()
+    obs = c.observations
+    found = {(i, o): v for i, o, v in zip(obs["id"], obs["outcome"], obs["value"])}
+    assert len(obs) == 5 and found[c.ids[a], "yield"] == 72. and found[c.ids[a], "waste"] == 3.
+    assert several.send("tell", **{"value3.1": "1"})[0] == 400      # there is no fourth
+    status, _, page = several.look()
+    assert status == 200 and "The front" in page and "spent" in page and c.ids[a] in page
+    assert "Budget" in page and 'name="noise"' not in page
+    assert several.look("report")[0] == 200
+    seen = several.server.desk.revision()
+    table = b"id,yield,waste,purity\nc1,50,,\nc2,60,2,>0.6\n"
+    assert several.upload("results.csv", table)[0] == 303
+    assert len(c.observations) == 9
+    status, _, page = several.send("tell", seen=seen, **{"value0.1": "51", "value1.1": "1"})
+    assert status == 409 and "c1 yield = 51, c1 waste = 1" in page
+    again = re.search(r'name="table" value="([^"]*)"', page)[1]
+    assert several.send("tell", table=again)[0] == 303 and len(c.observations) == 11
+    assert several.look("suggestions.csv")[0] == (200 if len(c.pending) else 404)
+    status, _, page = several.send("ask", n=1, budget="0.5")
+    assert status == 400 and "Nothing was recorded" in page
 
 
 # two windows
