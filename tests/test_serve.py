@@ -227,7 +227,7 @@ def test_a_round_of_work(window):
 @pytest.mark.parametrize("action, fields, words", [
     ("tell", {"value0.1": "3,5"}, "decimal comma"),
     ("tell", {"value0.1": "1 000"}, "expected a finite number"),
-    ("tell", {"value0.1": "2", "value0.2": "high"}, "he result of &#39;c2&#39;"),
+    ("tell", {"value0.1": "2", "value0.2": "high"}, "the result of &#39;c2&#39;"),
     ("tell", {"value0.1": ">"}, "is no bound"),
     ("tell", {"value0.1": "1", "noise": "-1"}, "the standard deviation"),
     ("tell", {"value0.99": "1"}, "no candidate with the number 99"),
