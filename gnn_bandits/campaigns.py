@@ -4,14 +4,15 @@
 
 # %% auto #0
 __all__ = ['PLATES', 'STATES', 'UNSURE', 'WIDE', 'SAMPLE', 'RULES', 'FACTS', 'FORMAT', 'SIZES', 'SPAN', 'PARTS', 'NUMBERS',
-           'POOL', 'HEADERS', 'GUARDED', 'CampaignPolicy', 'choose', 'open_to_choice', 'diverse', 'propose',
-           'undone_by', 'effective', 'Record', 'on_ask', 'on_tell', 'on_fail', 'on_drop', 'on_exclude', 'on_include',
-           'on_add', 'on_policy', 'on_goal', 'finite', 'is_value', 'named', 'reasoned', 'suggested', 'measured',
-           'added', 'check_event', 'replay', 'pool_hash', 'same_pool', 'check_ids', 'as_text', 'check_size',
-           'clear_unfinished', 'Campaign', 'as_pool', 'package_version', 'as_policy', 'candidate_table', 'simple_cell',
-           'cells_of', 'column_of', 'write_pool', 'text_hash', 'read_texts', 'read_rows', 'read_pool', 'told_by_id',
-           'Arm', 'Asked', 'which', 'Told', 'told', 'told_rows', 'check_labels', 'number_of', 'check_values', 'slip',
-           'ModelReport', 'virtual', 'best_of_random', 'is_part', 'check_output', 'as_told', 'one_at_a_time', 'guard']
+           'POOL', 'HEADERS', 'GUARDED', 'CampaignPolicy', 'Purse', 'choose', 'open_to_choice', 'diverse', 'frugal',
+           'propose', 'undone_by', 'effective', 'Record', 'on_ask', 'on_tell', 'on_fail', 'on_drop', 'on_exclude',
+           'on_include', 'on_add', 'on_policy', 'on_goal', 'finite', 'is_value', 'named', 'reasoned', 'suggested',
+           'measured', 'added', 'check_event', 'replay', 'pool_hash', 'same_pool', 'check_ids', 'as_text', 'check_size',
+           'clear_unfinished', 'Campaign', 'as_pool', 'check_outcomes', 'package_version', 'as_policy',
+           'candidate_table', 'simple_cell', 'cells_of', 'column_of', 'write_pool', 'text_hash', 'read_texts',
+           'read_rows', 'read_pool', 'told_by_id', 'Arm', 'Asked', 'which', 'Told', 'told', 'told_rows', 'check_labels',
+           'number_of', 'check_values', 'slip', 'ModelReport', 'virtual', 'best_of_random', 'is_part', 'check_output',
+           'as_told', 'one_at_a_time', 'guard']
 
 # %% ../nbs/21_inside_a_campaign.ipynb #c52b7659
 import functools, hashlib, io, json, math, os, re, secrets, shutil, tempfile, warnings
@@ -38,6 +39,7 @@ from .intake import (LONGEST, TABLES, Upload, as_file, check_columns, column_nam
                                 read_cells, results_in, same_id, to_value)
 from .journal import Event, Journal, broken_text
 from .molecules import featurize_like, read_reactions, read_smiles
+from .outcomes import OUTCOME_POLICIES, as_outcomes, as_prices, check_budget
 from .policies import POLICIES, plausible, policy_name
 from .priors import Prior
 from .surrogate import Surrogate, candidate_priors
@@ -74,6 +76,31 @@ class CampaignPolicy:
         "How many candidates are picked before the model is asked."
         return min(10, max(2, n//10)) if self.starts is None else self.starts
 
+# %% ../nbs/21_inside_a_campaign.ipynb #5d0c4b02
+@dataclass
+class Purse:
+    "Prices, and the money that is left."
+    prices:np.ndarray|None=None # (n,) of all candidates
+    left:float=math.inf # Money
+    def within(self, free):
+        "The candidates among `free` that can be paid."
+        if self.prices is None or self.left == math.inf: return free
+        return free & torch.from_numpy(self.prices <= self.left*(1 + 1e-12))
+    def per_price(self, scores, gain):
+        "Scores for each unit of money, if they are logarithms of a gain."
+        if self.prices is None or not gain: return scores
+        return scores - torch.from_numpy(self.prices).log()
+    def pay(self, arms, n=1):
+        "The first n of some candidates that can be paid, which are paid."
+        picks = []
+        for a in arms:
+            if len(picks) == n: break
+            if self.prices is not None:
+                if self.prices[a] > self.left*(1 + 1e-12): continue
+                self.left -= float(self.prices[a])
+            picks.append(a)
+        return picks
+
 # %% ../nbs/21_inside_a_campaign.ipynb #fc9e3d69
 def choose(
     belief, # What is believed of all candidates
@@ -84,20 +111,24 @@ def choose(
     measured:list[int], # Candidates with a value
     pending:list[int], # Candidates asked for and not told
     rng:np.random.Generator, # Source of randomness
+    purse:Purse|None=None, # Prices and money, if there are any
+    policies:dict=POLICIES, # What the names of policies mean
 )->list[int]: # At most n candidates, all different
     "A batch: each choice counts as measured, at its expected value, for those after it."
-    free, picks, kind, beta = free.clone(), [], POLICIES[policy.name], policy.factor
+    free, picks, kind, beta = free.clone(), [], policies[policy.name], policy.factor
+    purse = purse or Purse()
     with one_thread():
         ahead = belief.fantasy(pending) if pending else belief.copy()
         look = belief if kind.random else ahead
         if kind.batch:
-            scores = kind.score(ahead, beta, measured, free, rng)
-            return [int(a) for a in best_first(scores) if free[a]][:n]
-        while len(picks) < n and free.any():
+            scores = purse.per_price(kind.score(ahead, beta, measured, free, rng), kind.gain)
+            return purse.pay((int(a) for a in best_first(scores) if free[a]), n)
+        while len(picks) < n and (free := purse.within(free)).any():
             race = plausible(look.mean, beta*look.std, pool) if kind.races else pool
-            picks.append(first_best(kind.score(look, beta, measured, race, rng), free))
+            scores = purse.per_price(kind.score(look, beta, measured, race, rng), kind.gain)
+            picks += purse.pay([first_best(scores, free)])
             free[picks[-1]] = False
-            if len(picks) < n: ahead.observe(picks[-1], float(ahead.mean[picks[-1]]))
+            if len(picks) < n: ahead.observe(picks[-1], ahead.mean[picks[-1]].tolist())
     return picks
 
 # %% ../nbs/21_inside_a_campaign.ipynb #6b6a1973
@@ -144,6 +175,18 @@ def diverse(
         if len(picks) < n: away = np.minimum(away, own + own[some] - 2*row(picks[-1]))
     return picks
 
+# %% ../nbs/21_inside_a_campaign.ipynb #5d0c4b03
+def frugal(prior, n, free, taken, rng, purse):
+    "As `diverse`, one at a time, each within what is left of the money."
+    picks = []
+    while len(picks) < n:
+        able = purse.within(free).clone()
+        able[picks] = False
+        found = diverse(prior, 1, able, [*taken, *picks], rng) if able.any() else []
+        if not found: break
+        picks += purse.pay(found)
+    return picks
+
 # %% ../nbs/21_inside_a_campaign.ipynb #c9a54c7b
 def propose(
     model:Surrogate, # What was learned so far
@@ -151,6 +194,8 @@ def propose(
     n:int, # How many
     state:np.ndarray, # (n,) the state of each candidate, a word of `STATES`
     rng:np.random.Generator, # Source of randomness
+    purse:Purse|None=None, # Prices and money, if there are any
+    policies:dict=POLICIES, # What the names of policies mean
 )->tuple[list[int], list[str]]: # Candidates, at most n and all different; how each was found
     "The next candidates to measure: first what is left of the first plate, then by the policy."
     seen, waiting = np.flatnonzero(state == "measured"), np.flatnonzero(state == "pending")
@@ -159,10 +204,11 @@ def propose(
     far = policy.plate == "diverse" and policy.name != "random" and not lost
     order = rng.permutation(len(state)).tolist() if early and not far or (
         policy.name == "random") else []
-    free = open_to_choice(state, policy)
+    free, purse = open_to_choice(state, policy), purse or Purse()
     taken = [*seen.tolist(), *waiting.tolist()]
-    picks = (diverse(model.prior, early, free, taken, rng) if early and far else
-             [a for a in order if free[a]][:early])
+    if early and far and purse.prices is None: picks = diverse(model.prior, early, free, taken, rng)
+    elif early and far: picks = frugal(model.prior, early, free, taken, rng, purse)
+    else: picks = purse.pay((a for a in order if free[a]), early)
     how = ["at random, until a value is exact" if lost else
            PLATES["diverse" if far else "random"]]*len(picks)
     if early == n: return picks, how
@@ -170,11 +216,11 @@ def propose(
         free = open_to_choice(state, policy, model.latent.std)
     free[picks] = False
     if policy.name == "random":
-        more, word = [a for a in order if free[a]][:n - early], "at random"
+        more, word = purse.pay((a for a in order if free[a]), n - early), "at random"
     else:
         known = seen.tolist(), [*waiting.tolist(), *picks]
         pool, word = torch.from_numpy(state != "excluded"), policy.name
-        more = choose(model.latent, policy, n - early, free, pool, *known, rng)
+        more = choose(model.latent, policy, n - early, free, pool, *known, rng, purse, policies)
         if not len(seen): word += ", by the prior alone: nothing is measured yet"
     return picks + more, how + [word]*len(more)
 
@@ -209,6 +255,9 @@ class Record:
     goal:float|None=None # Value to reach
     columns:dict=field(default_factory=dict) # What tables of results call "id" and "value"
     counts:Counter=field(default_factory=Counter) # Measurements of each candidate
+    outcomes:tuple=() # Names, if there are several
+    values:Counter=field(default_factory=Counter) # Values of each candidate and outcome
+    attempts:Counter=field(default_factory=Counter) # Measurements of each that did not work
     known = property(lambda self: any(not isinstance(row[2], Bound) for row in self.rows),
                      doc="Whether there is an exact value, so that the model has a unit")
     def states(self)->np.ndarray: # (n,)
@@ -228,15 +277,19 @@ def on_tell(r, e):
     r.columns |= e.data.get("columns") or {}
     noise = e.data.get("noise") or [None]*len(e.data["arms"])
     notes = e.data.get("notes") or [e.note]*len(e.data["arms"])
-    for arm, value, sd, note in zip(e.data["arms"], e.data["values"], noise, notes):
+    names = [(o,) for o in e.data.get("outcomes", ())] or [()]*len(e.data["arms"])
+    for arm, value, sd, note, name in zip(e.data["arms"], e.data["values"], noise, notes, names):
         value = to_value(value) if isinstance(value, str) else value
-        r.rows.append((e.seq, arm, value, sd, note, e.time, e.author))
+        r.rows.append((e.seq, arm, value, sd, note, e.time, e.author, *name))
         r.counts[arm] += 1
-        r.pending.pop(arm, None), r.failed.pop(arm, None)
+        r.values[arm, *name] += 1
+        if all((arm, o) in r.values for o in r.outcomes): r.pending.pop(arm, None)
+        r.failed.pop(arm, None)
 
 def on_fail(r, e):
     for arm in e.data["arms"]:
         r.failed[arm] = dict(reason=e.data["reason"], event=e.seq, time=e.time)
+        r.attempts[arm] += 1
         r.pending.pop(arm, None)
 
 def on_drop(r, e):
@@ -285,7 +338,9 @@ def suggested(d, n):
 def measured(d, n):
     "Whether facts name candidates, and a value or a bound of each."
     k, noise, notes = len(d["arms"]), d.get("noise") or [], d.get("notes") or []
+    names = d.get("outcomes", [])
     return (named(d, n) and len(d["values"]) == k and all(map(is_value, d["values"]))
+            and len(names) in (0, k) and all(type(o) is str for o in names)
             and all(type(t) is str for t in (d.get("columns") or {}).values())
             and len(noise) in (0, k) and all(s is None or finite(s) and s > 0 for s in noise)
             and len(notes) in (0, k) and all(type(t) is str for t in notes))
@@ -316,9 +371,10 @@ def replay(
     events:list[Event], # As the journal has them
     n:int, # Candidates at the start
     policy:CampaignPolicy, # At the start
+    outcomes:Sequence=(), # Names, if there are several
 )->Record:
     "What the events add up to."
-    record = Record(n, policy)
+    record = Record(n, policy, outcomes=tuple(outcomes))
     for e in events:
         check_event(e, n)
         n += e.data["n"] if e.kind == "add" else 0
@@ -326,7 +382,8 @@ def replay(
     return record
 
 # %% ../nbs/21_inside_a_campaign.ipynb #71524fd0
-FORMAT = 2 # Version of the folder; 1 had no identity, no types of columns, shorter fingerprints
+FORMAT = 3 # Version of the folder: 3 has several outcomes or prices, 2 has not, and 1 had no
+           # identity, no types of columns and shorter fingerprints
 
 def pool_hash(
     domain:GraphDomain, # Graphs
@@ -447,6 +504,17 @@ class Campaign:
         self.domain, self.table, self.ids = domain, table, table["id"].tolist()
         self._number = {i: k for k, i in enumerate(self.ids)}
         self._priors = self._model = self._chances = None
+        self.prices = as_prices(table, self.cost) if self.cost else None
+    outcomes = property(lambda self: dict(self.settings.get("outcomes") or {}),
+                        doc="What is wanted of each outcome; empty if there is only one value")
+    cost = property(lambda self: self.settings.get("cost"), doc="The column of prices, or None")
+    @property
+    def spent(self)->float:
+        "Prices of all measurements that count: each replicate, and each one that did not work."
+        r, times = self._sync(), Counter()
+        for (arm, *_), k in r.values.items(): times[arm] = max(times[arm], k)
+        times.update(r.attempts)
+        return math.fsum(k*float(self.prices[a]) for a, k in times.items()) if self.cost else 0.
     maximize = property(lambda self: self.sign > 0, doc="Whether large values are wanted")
     policy = property(lambda self: self._record.policy, doc="How it chooses")
     readonly = property(lambda self: self.journal.readonly, doc="Whether nothing can be told")
@@ -470,7 +538,7 @@ def create(
     domain:GraphDomain|None=None, # The candidates; not needed with `smiles`
     maximize:bool=True, # Whether large values are wanted; False: small ones
     noise_std:float|None=None, # Standard deviation of a measurement, if it is known
-    policy:str="ucb", # Or "ei", "ts", "pe", "po", "random"; or a `CampaignPolicy`
+    policy:str|None=None, # "ucb", or "ei" with outcomes or prices; else "ts", "pe", "po", "random"
     ids:Sequence|None=None, # A name for each candidate; their numbers if not given
     seed:int=0, # Of everything that is random
     table:"pd.DataFrame | None"=None, # Columns to keep beside the candidates, one row for each
@@ -478,23 +546,30 @@ def create(
     results=None, # Values known already: {id: value}, or a table as for `tell`
     columns:Sequence|None=None, # Columns of the table to learn from: numbers or categories
     smiles:str|Sequence|None=None, # Columns of the table that hold molecules, one or several
+    outcomes:dict|None=None, # Several: {"yield": "max", "price": "min", "purity": ">= 0.9"}
+    cost:str|None=None, # Column of the table with the price of measuring each candidate
 )->Campaign:
     "Begin a campaign in a new folder."
-    path, policy = Path(path), as_policy(policy, "diverse")
+    usual = "ucb" if outcomes is None and cost is None else "ei"
+    path, policy = Path(path), as_policy(usual if policy is None else policy, "diverse")
     domain = as_pool(domain, table, smiles, columns)
     check_choice("maximize", maximize, (True, False)), check_number("seed", seed, whole=True)
-    if noise_std is not None:
+    more = {} if outcomes is None else check_outcomes(outcomes, domain, maximize, noise_std, policy)
+    if cost is not None: more["cost"] = as_text("cost", cost)
+    if outcomes is None and noise_std is not None:
         check_number("noise_std", noise_std, above=True)
         noise_std = float(noise_std)
         check_size("noise_std", noise_std)
     if prior is not None and not (isinstance(prior, Prior) and len(prior) == len(domain)):
         raise ValueError(f"expected a prior for {len(domain)} candidates, got {prior}")
     table = candidate_table(ids, table, len(domain))
+    if cost is not None: as_prices(table, more["cost"])
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ValueError(f"{path} exists already; open it with Campaign.open, or name a new folder")
-    settings = dict(format=FORMAT, maximize=bool(maximize), noise_std=noise_std, seed=int(seed),
-                    policy=asdict(policy), candidates=len(domain), own_prior=prior is not None,
-                    package=package_version(), campaign=secrets.token_hex(16))
+    settings = dict(format=FORMAT if more else 2, maximize=bool(maximize), noise_std=noise_std,
+                    seed=int(seed), policy=asdict(policy), candidates=len(domain),
+                    own_prior=prior is not None, package=package_version(),
+                    campaign=secrets.token_hex(16), **more)
     path.parent.mkdir(parents=True, exist_ok=True)
     clear_unfinished(path.parent)
     building = Path(tempfile.mkdtemp(**temporary(path)))
@@ -561,6 +636,21 @@ def as_pool(
     if table is None: raise ValueError(f"expected a table with the columns {', '.join(columns)}, "
                                        "got none")
     return domain.with_columns(table, columns, like)
+
+def check_outcomes(outcomes, domain, maximize, noise_std, policy):
+    "What the settings say about several outcomes; refuses what does not go with them."
+    wishes = as_outcomes(outcomes, [*domain.beside])
+    if not maximize: raise ValueError("expected outcomes alone: each of them says whether it is to "
+                                      "be large or small; leave out maximize (--minimize)")
+    check_choice("the policy of several outcomes", policy.name, (*OUTCOME_POLICIES,))
+    known = {} if noise_std is None else noise_std
+    if not isinstance(known, dict) or {*known} - {w.name for w in wishes}:
+        raise ValueError("expected noise_std by the names of outcomes, such as "
+                         f"{{{wishes[0].name!r}: 0.1}}, got {noise_std!r:.60}")
+    for name, v in known.items():
+        check_number(f"the noise_std of {name!r}", v, above=True)
+        check_size(f"the noise_std of {name!r}", v)
+    return dict(outcomes={w.name: w.words for w in wishes})
 
 def package_version()->str:
     "The version of the package, also where it was not installed."
@@ -701,6 +791,7 @@ def open(
                          "the file that it wrote")
     if not journal.readonly: clear_leftovers(path)
     pool = read_pool(path, "domain.npz", "candidates.csv", *(settings.get(k) for k in POOL))
+    if settings.get("outcomes"): from gnn_bandits.several import ManyOutcomes as cls
     return cls(path, settings, *pool, journal)
 
 POOL = ("pool", "rows", "columns") # What the settings say about graphs and table
@@ -734,12 +825,13 @@ def told_by_id(
     with Journal.open(folder/"journal.db") as journal:
         events, start = journal.events(), journal.header
     record = replay(events, start["candidates"], CampaignPolicy(**start["policy"]))
+    names = ["id", "value", "noise", "note"] + ["outcome"]*bool(start.get("outcomes"))
     files = [("candidates.csv", start.get("columns"))]
     files += [(p["rows"], p.get("columns")) for p in record.pools]
     ids = [i for name, kinds in files for i in read_rows((folder/name).read_bytes(), kinds)["id"]]
-    rows = [(ids[arm], str(value) if isinstance(value, Bound) else value, sd, note)
-            for _, arm, value, sd, note, *_ in record.rows]
-    return pd.DataFrame(rows, columns=["id", "value", "noise", "note"])
+    rows = [(ids[arm], str(value) if isinstance(value, Bound) else value, sd, note, *name)
+            for _, arm, value, sd, note, _, _, *name in record.rows]
+    return pd.DataFrame(rows, columns=names)
 
 # %% ../nbs/21_inside_a_campaign.ipynb #fa247734
 @patch
@@ -755,7 +847,7 @@ def _sync(self:Campaign):
         self._events += new
         if again or any(e.kind == "undo" for e in new):
             start = CampaignPolicy(**self.settings["policy"])
-            self._record = replay(self._events, self.settings["candidates"], start)
+            self._record = replay(self._events, self.settings["candidates"], start, self.outcomes)
             self._model = None                        # measurements may be gone: learn anew
         else:
             for e in new:
@@ -941,7 +1033,11 @@ def predict(
     if isinstance(found, GraphDomain): return self._outside(found, level)
     self._sync()
     arms = range(len(self)) if found is None else self.arms_of(candidates, arms=arms, ids=ids)
-    arms = list(arms)
+    return self._believed(list(arms), level)
+
+@patch
+def _believed(self:Campaign, arms, level):
+    "What `predict` says of candidates of the pool."
     return self._inside(arms, level).assign(
         p_best=self._p_best()[arms] if self._record.known else np.nan)
 
@@ -985,6 +1081,7 @@ def observations(self:Campaign)->"pd.DataFrame": # One row a measurement
     "All measurements that count, in the order in which they were told."
     self._sync()
     names, ids = ["event", "arm", "value", "noise", "note", "time", "author"], self.ids
+    names += ["outcome"]*bool(self._record.outcomes)
     out = pd.DataFrame(self._record.rows, columns=names)
     out.insert(2, "id", [ids[a] for a in out["arm"]])
     bounds = [str(v) if isinstance(v, Bound) else "" for v in out["value"]]
@@ -1013,8 +1110,13 @@ def pending(self:Campaign)->"pd.DataFrame": # One row a candidate
     self._sync()
     ids = self.ids
     rows = [dict(why, arm=a, id=ids[a]) for a, why in self._record.pending.items()]
-    return pd.DataFrame(rows, columns=["arm", "id", "mean", "low", "high", "rank", "nearest", "why",
+    return pd.DataFrame(rows, columns=["arm", "id", *self.told_why, "nearest", "why",
                                        "event", "time", "author", "note"])
+
+@patch(as_prop=True)
+def told_why(self:Campaign)->list[str]:
+    "What is said of a suggestion, before its nearest neighbours: columns."
+    return ["mean", "low", "high", "rank"] + ["cost"]*bool(self.cost)
 
 @patch(as_prop=True)
 def events(self:Campaign)->"pd.DataFrame": # One row an event
@@ -1032,13 +1134,17 @@ def suggest(
     self:Campaign,
     n:int=1, # How many candidates
     repeats:bool|str|None=None, # Whether measured ones may come again; as the policy says if None
+    budget:float|None=None, # Money for all of them, if the campaign has prices
 )->"pd.DataFrame": # One row a suggestion
     "What would be asked for next, and why; nothing is recorded."
     check_number("n", n, 1, whole=True)
-    model, record = self.surrogate(), self._record
+    model, record = self._chooser(), self._record
     policy = record.policy if repeats is None else replace(record.policy, repeats=repeats)
-    rng = counter_rng(self._key(), self._events[-1].seq if self._events else 0, 0)
-    arms, how = propose(model, policy, n, record.states(), rng)
+    rng, state = counter_rng(self._key(), self._events[-1].seq if self._events else 0, 0), (
+        record.states())
+    purse = Purse(self.prices, check_budget(budget, self.prices,
+                                            open_to_choice(state, policy).numpy()))
+    arms, how = propose(model, policy, n, state, rng, purse, self._policies)
     if not arms:
         raise ValueError("there is no candidate left to suggest: all are measured, pending or "
                          "excluded; add candidates, drop pending ones, or allow repeats")
@@ -1054,11 +1160,22 @@ def _key(self:Campaign):
 def _explain(self:Campaign, arms, how):
     "Predicted value, interval, rank and nearest measured candidates of some candidates."
     out = self._inside(arms)[["arm", "id", "mean", "low", "high"]]
-    if not self._record.known: return out.assign(rank=pd.NA, nearest="", why=how)
+    cost = {} if self.prices is None else {"cost": self.prices[arms]}
+    if not self._record.known: return out.assign(rank=pd.NA, **cost, nearest="", why=how)
     model, better = self.surrogate(), self._record.states() != "excluded"
     mean = model.latent.mean.numpy()
     rank = [1 + int((mean[better] > mean[a]).sum()) for a in arms]
-    return out.assign(rank=rank, nearest=self._nearest(arms), why=how)
+    return out.assign(rank=rank, **cost, nearest=self._nearest(arms), why=how)
+
+@patch
+def _chooser(self:Campaign):
+    "The model by which the policy chooses."
+    return self.surrogate()
+
+@patch(as_prop=True)
+def _policies(self:Campaign):
+    "What the names of policies mean in this campaign."
+    return POLICIES
 
 # %% ../nbs/21_inside_a_campaign.ipynb #6f2368f5
 @patch
@@ -1079,18 +1196,25 @@ def ask(
     n:int=1, # How many candidates
     repeats:bool|str|None=None, # Whether measured ones may come again; as the policy says if None
     note:str="", # To keep with the event
-)->Asked: # A list of numbers of candidates, all different, that shows their ids
+    budget:float|None=None, # Money for all of them, if the campaign has prices
+)->Asked: # A list of different numbers that shows their ids; fewer than n if the budget is spent
     "The next candidates to measure, remembered as pending."
     self._writable()
     with self.journal.writing():
-        found = self.suggest(n, repeats)
+        found = self.suggest(n, repeats, budget)
         why = found.drop(columns=["arm", "id"]).to_json(orient="records", double_precision=15)
-        facts = self.surrogate().facts if self._record.known else {}
+        facts = self._facts() if self._record.known else {}
         arms, policy = found["arm"].tolist(), asdict(self.policy)
         data = dict(arms=arms, why=json.loads(why), policy=policy, facts=facts)
+        if budget is not None: data["budget"] = float(budget)
         self.journal.append("ask", data, note)
     self._sync()
     return Asked(arms, found["id"])
+
+@patch
+def _facts(self:Campaign):
+    "What is written down of the model when it was asked."
+    return self.surrogate().facts
 
 @patch
 def _writable(self:Campaign):
@@ -1143,9 +1267,10 @@ def read_results(
 )->"pd.DataFrame": # id, value, noise, note, as `tell` takes them
     "Measurements from a file, under the ids of the candidates; nothing is recorded."
     self._sync()
-    once = ("id", "value", "noise", "note", *(columns or {}).values())
+    once = ("id", "value", "noise", "note", *self.outcomes, *(columns or {}).values())
     table = read_cells(file, once=once, sheet=sheet)
-    out = results_in(table, file, **self._columns(list(table), columns, file))
+    names = self._columns(list(table), columns, file)
+    out = results_in(table, file, **names, outcomes=[*self.outcomes])
     return out.assign(id=[meant(i, self._number) for i in out["id"]])
 
 @patch
@@ -1160,11 +1285,11 @@ def _columns(self:Campaign, there, columns, where):
     "What a file calls its columns of ids and values."
     kept, named = self._named(columns)
     old = kept.get("value")
-    if "value" not in named and old != "value" and {old, "value"} <= {*there}:
+    if not self.outcomes and "value" not in named and old != "value" and {old, "value"} <= {*there}:
         raise ValueError(f"{where} has the columns {old!r}, which held the values before, and "
                          "'value'; say which it is with columns={'value': …}, or --value")
     out = {c: kept[c] if kept.get(c) in there else c for c in ("id", "value")} | named
-    check_columns(where, there, list(out.values()))
+    check_columns(where, there, [name for c, name in out.items() if c == "id" or not self.outcomes])
     return out
 
 @patch
@@ -1479,6 +1604,7 @@ def _add(self:Campaign, domain, ids, table, prior):
                          "this campaign chooses its own kernel; leave out the prior")
     if domain.beside or self.domain.beside: GraphDomain.concat([self.domain[:1], domain])
     table = candidate_table(ids, table, len(domain), self.ids)
+    if self.cost: as_prices(table, self.cost)
     mark = pool_hash(domain)
     names = dict(graphs=f"domain-{mark}.npz", rows=f"candidates-{mark}-{len(self)}.csv")
     _, rows, columns = write_pool(self.path, domain, table, *names.values()).values()
@@ -1495,18 +1621,27 @@ def to_dataframe(
     level:float=0.9, # Probability of the intervals
 )->"pd.DataFrame": # One row a candidate
     "State, measurements and predictions of every candidate, beside the columns that came with it."
-    out, r = self.predict(level=level), self._record
+    out = self._with_states(self.predict(level=level))
+    out.insert(6, "value", out["arm"].map(self.exact.groupby("arm")["value"].mean()))
+    return self._with_table(self._with_bounds(out))
+
+@patch
+def _with_states(self:Campaign, out):
+    "A table of all candidates with their states."
+    r = self._record
     why = lambda word: {a: v[word] for d in (r.failed, r.pending, r.excluded) for a, v in d.items()
                         if word in v}
-    values = self.exact.groupby("arm")["value"]
     last = self.observations.groupby("arm")["time"].last()
     out.insert(2, "state", r.states())
     reasons, times = why("reason"), last.to_dict() | why("time")
     out.insert(3, "reason", [reasons.get(a, "") for a in out["arm"]])
     out.insert(4, "time", [times.get(a, "") for a in out["arm"]])
     out.insert(5, "measurements", out["arm"].map(r.counts).fillna(0).astype(int))
-    out.insert(6, "value", out["arm"].map(values.mean()))
-    out = self._with_bounds(out)
+    return out
+
+@patch
+def _with_table(self:Campaign, out):
+    "A table of all candidates with the columns that came with them."
     rest = self.table.drop(columns="id")
     rest = rest.rename(columns={c: f"{c}_given" for c in rest if c in out})
     return pd.concat([out, rest], axis=1)
@@ -1740,7 +1875,7 @@ def check_output(
     return real
 
 # %% ../nbs/21_inside_a_campaign.ipynb #09d640b9
-HEADERS = dict(candidates="arm,id,state,reason,time,measurements,value,mean,std,low,high",
+HEADERS = dict(candidates="arm,id,state,reason,time,measurements,",
                measurements="event,arm,id,value,noise,note,time,author",
                events="event,time,author,kind,counts,note,data") # How exported tables begin
 
@@ -1809,7 +1944,7 @@ def _repr_html_(self:Campaign):
 GUARDED = ("ask", "tell", "suggest", "fail", "drop", "exclude", "include", "set_policy", "add",
            "goal", "predict", "observations", "exact", "pending", "events", "to_dataframe",
            "best", "best_measured", "doubts", "model", "certificate", "contenders", "surrogate",
-           "_priors_of", "read_results", "export", "report",
+           "_priors_of", "read_results", "export", "report", "spent",
            "__repr__") # What has a campaign for itself
 
 def one_at_a_time(

@@ -437,13 +437,14 @@ def read_results(
     path:str|Path|Upload, # A table
     id:str="id", # The column of ids
     value:str="value", # The column of values
+    outcomes:Sequence=(), # Names of outcomes, each with a column; empty cells come later
     sheet:str|None=None, # The sheet of an .xlsx file; the first one if not given
 )->"pd.DataFrame": # id, value, noise, note; the last two only if the file has them
     "Measurements from a file, as `Campaign.tell` takes them."
-    table = read_cells(path, [id, value], ("noise", "note"), sheet)
-    return results_in(table, path, id, value)
+    table = read_cells(path, [id] if outcomes else [id, value], ("noise", "note", *outcomes), sheet)
+    return results_in(table, path, id, value, outcomes)
 
-def results_in(table, path, id="id", value="value"):
+def results_in(table, path, id="id", value="value", outcomes=()):
     "Measurements from a table of texts."
     for column in table:
         for row, cell in enumerate(table[column].tolist(), 1):
@@ -454,6 +455,14 @@ def results_in(table, path, id="id", value="value"):
     out = pd.DataFrame({"id": [i.strip() for i in table[id]]})
     lacking = [k for k, i in enumerate(out["id"], 1) if not i]
     if lacking: raise ValueError(f"{path}: row {lacking[0]}, column {id!r}: the id is missing")
+    named = [o for o in outcomes if o in table]
+    long = outcomes and not named and "outcome" in table and value in table   # one row a value
+    if outcomes and not named and not long:
+        raise ValueError(f"{path}: expected a column for an outcome, one of {', '.join(outcomes)}; "
+                         f"the columns are {', '.join(table)}")
+    for name in named: out[name] = numbers(table, name, path, to_value)
+    if named: return out.assign(note=table["note"].tolist()) if "note" in table else out
+    if long: out["outcome"] = [o.strip() for o in table["outcome"]]
     values = numbers(table, value, path, to_value)
     blank = [k for k, v in enumerate(values) if v is None]
     if blank:
@@ -820,8 +829,8 @@ def read_molecules(
     id = "id" if id is None and "id" in table else id
     ids = [str(k) for k in range(len(table))] if id is None else table[id].tolist()
     ids = check_unique(ids, path, f"column {id!r}")
-    found = read_smiles(texts, hops=hops, invalid="skip", duplicates="keep", progress=True,
-                        like=like)
+    found = read_smiles(texts, hops=hops, invalid="skip", duplicates="keep",
+                        progress=len(texts) > 2000, like=like)
     problems = found.problems.assign(row=found.problems["row"] + 1,
                                      id=[ids[r] for r in found.problems["row"]])
     if len(problems) and invalid == "raise":

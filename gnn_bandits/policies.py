@@ -159,13 +159,14 @@ class Policy:
     races:bool=False # Whether arms that cannot be best are out of the race
     random:bool=False # Whether its scores are random
     batch:bool=False # Whether one score ranks a whole batch, among the arms that may be chosen
+    gain:bool=False # Whether scores are logarithms of a gain, which a price divides
 
 # %% ../nbs/11_policies.ipynb #1e829aea
 POLICIES = {
     "ucb": Policy(ucb_score, 2., "UCB", "it pulls the graph whose interval reaches highest",
                   "mean plus uncertainty is largest (ucb)"),
     "ei": Policy(ei_score, 1., "EI", "it pulls the graph that is expected to exceed the best one "
-                 "so far by most", "largest expected improvement (ei)"),
+                 "so far by most", "largest expected improvement (ei)", gain=True),
     "ts": Policy(ts_score, 1., "TS", "it pulls the best graph of one function drawn from the "
                  "posterior", "best in a random draw from what is believed (ts)", random=True),
     "pe": Policy(pe_score, 1.5, "PE", "it pulls the longest interval among the graphs in the race. "
@@ -173,7 +174,7 @@ POLICIES = {
                  "largest lower end", "most uncertain of those kept by elimination (pe)",
                  races=True),
     "po": Policy(po_score, 1., "PO", "it pulls the graph that is most probably the best",
-                 "most probably the best (po)", batch=True),
+                 "most probably the best (po)", batch=True, gain=True),
     "random": Policy(random_score, 1., "Random", "it pulls a graph at random", "random",
                      random=True)}
 

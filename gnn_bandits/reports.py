@@ -7,17 +7,18 @@ __all__ = ['ROWS', 'COLUMNS', 'possible_values', 'progress', 'axes_for', 'finish
            'plot_leave_one_out', 'ranked', 'shorten', 'plot_predictions', 'plot_campaign', 'campaign_html', 'gains',
            'improvement', 'improvements', 'history', 'plot_model', 'plot_improvement', 'contenders', 'still_best',
            'believed', 'record_campaign', 'Light', 'model_light', 'coverage_light', 'patience', 'pending_light',
-           'record_light', 'health', 'advice', 'graph_of', 'layout', 'graph_picture', 'smiles_of', 'picture',
-           'formatter', 'when', 'chart', 'interval_bar', 'card', 'head_part', 'common_scale', 'batch_cards',
+           'record_light', 'each_outcome', 'health', 'advice', 'graph_of', 'layout', 'graph_picture', 'smiles_of',
+           'picture', 'formatter', 'when', 'chart', 'interval_bar', 'card', 'head_part', 'common_scale', 'batch_cards',
            'next_part', 'best_part', 'progress_part', 'surprises', 'model_part', 'watch_part', 'stop_part',
-           'waiting_part', 'candidates_part', 'event_words', 'events_part', 'about_part', 'report_page', 'is_report',
+           'waiting_part', 'candidates_part', 'event_words', 'events_part', 'about_part', 'could_join', 'plot_front',
+           'plot_volume', 'outcome_cards', 'front_part', 'front_advice', 'outcomes_table', 'report_page', 'is_report',
            'write_report']
 
 # %% ../nbs/18_reports.ipynb #fa5f6ed9
 import html, io, json, math, platform
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta, timezone
 from importlib.metadata import version
 from pathlib import Path
@@ -33,6 +34,7 @@ from .core import (check_number, clear_leftovers, progress_bar, templates, use_s
                               write_atomically)
 from .graphs import GraphDomain
 from .molecules import draw_svg
+from .outcomes import OUTCOME_POLICIES
 from .surrogate import Surrogate
 from .watch import Recording, Watch, frame_times
 
@@ -192,11 +194,14 @@ def plot_campaign(
 )->Sequence: # The two axes
     "Draw the progress of a campaign, and its predictions beside the measurements."
     axes_for(False, len(campaign.exact), "tell at least one value")
+    aims = campaign.aims if campaign.outcomes else []
+    if len(aims) == 1: return plot_campaign(campaign.outcome(aims[0].name), axes)
     import matplotlib.pyplot as plt
     if axes is None: axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")[1]
-    plot_progress(campaign, axes[0])
-    second = plot_leave_one_out if campaign.exact["arm"].nunique() > 2 else plot_predictions
-    second(campaign, ax=axes[1])
+    many = campaign.exact["arm"].nunique() > 2
+    first, second = (plot_volume, plot_front) if aims else (
+        plot_progress, plot_leave_one_out if many else plot_predictions)
+    first(campaign, ax=axes[0]), second(campaign, ax=axes[1])
     return axes
 
 def campaign_html(
@@ -206,12 +211,16 @@ def campaign_html(
     waiting, told, exact = campaign.pending["id"].tolist(), campaign.observations, campaign.exact
     states = Counter(campaign._record.states().tolist())
     some = ", ".join(shorten(i, 40) for i in waiting[:5]) + (", …" if len(waiting) > 5 else "")
-    best = campaign.best_measured().iloc[0] if len(exact) else None
+    several = campaign.outcomes and len(exact)
+    best = campaign.best_measured().iloc[0] if len(exact) and not several else None
+    front = [shorten(i, 40) for i in campaign.pareto()["id"]] if several else []
     goal = "largest" if campaign.maximize else "smallest"
     first = min(campaign.policy.first(len(campaign)), len(campaign))
     rows = {"pool": ", ".join(f"{states[s]:,} {s}" for s in STATES if states[s]),
-            "measured": f"{len(told):,} values of {told['arm'].nunique():,} candidates",
-            "best": "no exact value yet" if best is None else
+            "measured": f"{len(told):,} value{'s'*(len(told) != 1)} of "
+                        f"{(n := told['arm'].nunique()):,} candidate{'s'*(n != 1)}",
+            "best": f"on the front: {', '.join(front[:5]) or 'none'}{', …'*(len(front) > 5)}"
+                    if several else "no exact value yet" if best is None else
                     f"{best['value']:.6g}, {shorten(best['id'], 40)} (the {goal} measured)",
             "pending": some or "none",
             "next step": "it is read-only: copy the folder to go on" if campaign.readonly else
@@ -452,14 +461,23 @@ def record_light(
     return Light(ask, "good", "yes", f"All {len(campaign.events)} events follow one another "
                                      f"without a gap.{where}")
 
+# %% ../nbs/18_reports.ipynb #5d0c4c02
+def each_outcome(
+    campaign:Campaign, # Any campaign
+)->dict[str, Campaign]: # Name of the outcome; "" if there is only one value
+    "The outcomes of a campaign, each as a campaign of its own."
+    return {name: campaign.outcome(name) for name in campaign.outcomes} or {"": campaign}
+
 # %% ../nbs/18_reports.ipynb #82ea6410
 def health(
     campaign:Campaign, # Any campaign
     now:datetime|None=None, # The time now, with its zone; the clock's if not given
 )->list[Light]:
-    "The health of a campaign: four questions and their answers."
-    return [model_light(campaign), coverage_light(campaign), pending_light(campaign, now),
-            record_light(campaign)]
+    "The health of a campaign: four questions and their answers; two of them for each outcome."
+    of = lambda name, light: replace(light, question=f"{name}: {light.question}") if name else light
+    lights = [of(name, light(one)) for name, one in each_outcome(campaign).items()
+              for light in (model_light, coverage_light)]
+    return [*lights, pending_light(campaign, now), record_light(campaign)]
 
 # %% ../nbs/18_reports.ipynb #9d9d5a25
 def advice(
@@ -642,7 +660,9 @@ def head_part(
     "Title, counts and lights."
     states = campaign.to_dataframe()["state"].value_counts()
     counts = {"candidates": len(campaign)} | {s: int(states.get(s, 0)) for s in STATES}
-    return dict(name=campaign.path.resolve().name, large=campaign.maximize,
+    if campaign.cost: counts[f"spent ({campaign.cost})"] = round(campaign.spent, 2)
+    wanted = ", ".join(f"{name} {text}" for name, text in campaign.outcomes.items())
+    return dict(name=campaign.path.resolve().name, large=campaign.maximize, wanted=wanted,
                 told=len(campaign.observations), policy=campaign.policy.name,
                 written=f"{now:%Y-%m-%d %H:%M}", readonly=campaign.readonly,
                 counts={k: f"{v:,}" for k, v in counts.items()}, lights=health(campaign, now))
@@ -665,6 +685,7 @@ def batch_cards(
     title:str, # Of a card, before its number
 )->list[dict]:
     "A card for each candidate of a batch, with what was expected of it and why it was chosen."
+    if campaign.outcomes: return outcome_cards(campaign, batch, title)
     scale, obs = common_scale(campaign, batch), campaign.exact
     best = None if obs.empty else float(campaign.best_measured()["value"].iloc[0])
     limit = math.nan if obs.empty else still_best(campaign)[1]
@@ -679,6 +700,7 @@ def batch_cards(
                  "90 % interval": known and f"{show(row.low)} to {show(row.high)}",
                  "Rank": known and f"{row.rank:.0f} of {len(campaign):,}",
                  "Could still be the best": known and hope(row),
+                 "Cost": f"{row.cost:g}" if campaign.cost else "",
                  "Nearest measured": row.nearest,
                  "Chosen": POLICIES[row.why].words if row.why in POLICIES else row.why}
         bar = interval_bar(row.low, row.mean, row.high, scale, best) if known else None
@@ -837,6 +859,7 @@ def event_words(
 )->str:
     "What an event was about, in a few words."
     arms = [shorten(ids[a], 30) for a in data.get("arms", ())]
+    if "outcomes" in data: arms = [f"{i} {name}" for i, name in zip(arms, data["outcomes"])]
     said = lambda v: v if isinstance(v, str) else f"= {v:.6g}"    # a bound is a text
     if kind == "tell": arms = [f"{i} {said(v)}" for i, v in zip(arms, data["values"])]
     words = ", ".join(arms[:most]) + (f" and {len(arms) - most} more" if len(arms) > most else "")
@@ -880,6 +903,141 @@ def about_part(
              "Model": json.dumps(campaign.model().facts, ensure_ascii=False),
              "Settings": json.dumps(s, ensure_ascii=False)}
 
+# %% ../nbs/18_reports.ipynb #5d0c4c04
+def could_join(
+    campaign:Campaign, # With several outcomes, all of them measured
+)->np.ndarray: # (n,) boolean
+    "Which candidates without a full measurement could still join the front."
+    table, front, wishes = campaign.to_dataframe(), campaign.pareto(), campaign.aims
+    open_ = table["state"].isin(["available", "pending"]).to_numpy()
+    if campaign.limits: open_ = open_ & (table["p_feasible"] >= 0.05).to_numpy()
+    if not wishes or not len(front): return open_
+    ends = [w.sign*table[f"{w.name}_{'high' if w.sign > 0 else 'low'}"] for w in wishes]
+    top, known = np.stack(ends, 1), np.stack([w.sign*front[w.name] for w in wishes], 1)
+    below = (known[None] >= top[:, None]).all(-1) & (known[None] > top[:, None]).any(-1)
+    return open_ & ~below.any(1)
+
+def plot_front(
+    campaign:Campaign, # With at least two objectives
+    ax=None, # Matplotlib axes; new ones if not given
+):
+    "Draw the measured candidates and their front, for the first two objectives."
+    front, seen, (a, b) = campaign.pareto(), campaign.measured(), campaign.aims[:2]
+    ax = axes_for(ax, len(seen), "tell at least one value")
+    able = could_join(campaign) if len(front) else np.zeros(len(campaign), bool)
+    some = campaign.predict(arms=np.flatnonzero(able)[:200].tolist())
+    ax.plot(some[a.name], some[b.name], ".", color="#bbbbbb", label="predicted, could still join")
+    ax.plot(seen[a.name], seen[b.name], "o", ms=4, color="#767676", label="measured")
+    front = front.sort_values(a.name)
+    ax.plot(front[a.name], front[b.name], "-D", ms=5, color="#0072b2", label="front")
+    ax.set(xlabel=f"{a.name} ({a.words})", ylabel=f"{b.name} ({b.words})", title="The front")
+    return finish(ax, steps=False)
+
+def plot_volume(
+    campaign:Campaign, # With several outcomes
+    ax=None, # Matplotlib axes; new ones if not given
+):
+    "Draw how the hypervolume of the front grew."
+    found = campaign.volumes()
+    ax = axes_for(ax, len(found), "measure a candidate that meets the thresholds")
+    ax.step(found["measured"], found["hypervolume"], where="post", color="#0072b2")
+    ax.set(xlabel="measured candidates", ylabel="share of the hypervolume now", ylim=(0, 1.05),
+           title="How the front grew")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    return ax
+
+# %% ../nbs/18_reports.ipynb #5d0c4c05
+def outcome_cards(
+    campaign:Campaign, # With several outcomes
+    batch:pd.DataFrame, # One row a candidate, as `suggest` and `pending` have them
+    title:str, # Of a card, before its number
+)->list[dict]:
+    "A card for each candidate of a batch, with what was expected of it and why it was chosen."
+    cards = []
+    for i, row in enumerate(batch.to_dict("records"), 1):
+        facts, why = {}, str(row["why"])
+        for name in campaign.outcomes:
+            v, low, high = (row[f"{name}_{end}"] for end in ("predicted", "low", "high"))
+            if pd.notna(v): facts[name] = f"{v:.4g} ({low:.4g} to {high:.4g})"
+        if pd.notna(row.get("p_feasible")):
+            facts["Meets the thresholds"] = f"with probability {row['p_feasible']:.2f}"
+        facts |= {"Cost": f"{row['cost']:g}" if campaign.cost else "",
+                  "Nearest measured": row["nearest"],
+                  "Chosen": OUTCOME_POLICIES[why].words if why in OUTCOME_POLICIES else why}
+        cards.append(card(campaign, int(row["arm"]), f"{title} {i}", facts))
+    return cards
+
+def front_part(
+    campaign:Campaign, # With several outcomes
+)->dict: # The table, sentences and charts
+    "The measured front, and what could still join it."
+    front, seen = campaign.pareto(), campaign.measured()
+    told = pd.DataFrame({"candidate": front["id"].map(shorten)})
+    for name in campaign.outcomes: told[name] = front[name].map(formatter(seen[name]))
+    waiting = int(seen.isna().any(axis=1).sum())
+    part = f"{len(seen):,} candidates have values, {waiting:,} of them in part."
+    words = [part] if waiting else []
+    charts = []
+    if len(campaign.aims) > 1 and len(seen.dropna()):
+        charts.append(chart(plot_front, campaign, "Nothing measured is better than a candidate of "
+                            "the front in everything."))
+    if len(front): charts.append(chart(plot_volume, campaign, "A curve that has become flat says "
+                                       "that little was added lately."))
+    return dict(frame=told, words=words, charts=charts)
+
+def front_advice(
+    campaign:Campaign, # With several outcomes
+)->list[str]: # Sentences, the verdict first
+    "Whether to go on, in words."
+    missing = [name for name, one in each_outcome(campaign).items() if one.exact.empty]
+    if missing: return ["It is too early to decide.",
+                        f"No exact value was told yet of {', '.join(missing)}."]
+    able, state = could_join(campaign), campaign.to_dataframe()["state"]
+    words = [f"By their 90 % intervals, {int(able.sum()):,} of {len(campaign):,} candidates could "
+             "still join the front."]
+    free = np.flatnonzero(state == "available")
+    belief = campaign._chooser().latent
+    if campaign.aims and len(free):
+        seen = list(campaign.measured().index)
+        score = OUTCOME_POLICIES["ei"].score(belief, 1., seen, None, None)
+        arm = int(free[score[free].argmax()])
+        words.append(f"{campaign.ids[arm]} is expected to add most to it.")
+    if campaign.cost: words.append(f"{campaign.spent:g} ({campaign.cost}) was spent so far.")
+    if not len(free): verdict = "No candidate is available any more."
+    elif not able.any(): verdict = "Stopping is reasonable if you trust the models."
+    else: verdict = "Going on may add to the front."
+    return [verdict, *words, "This is advice; nothing stops by itself."]
+
+def outcomes_table(
+    campaign:Campaign, # With several outcomes
+)->dict: # The table, and what of it is shown
+    "The candidates, the believed best of those measured first."
+    rows, exact = campaign.to_dataframe(), campaign.exact
+    first = campaign.best(len(campaign))["arm"].tolist() if len(exact) else []
+    rows = rows.set_index("arm").loc[[*first, *(a for a in rows["arm"] if a not in {*first})]]
+    rows = rows.head(ROWS).reset_index()
+    table, numeric = {"candidate": rows["id"].map(shorten), "state": rows["state"]}, []
+    for name in campaign.outcomes:
+        show = formatter(exact[exact["outcome"] == name]["value"])
+        both = {f"{name}": rows[name].map(show), f"{name} low": rows[f"{name}_low"].map(show),
+                f"{name} high": rows[f"{name}_high"].map(show),
+                f"{name} measured": rows[f"{name}_measured"].map(show)}
+        if f"{name}_bound" in rows:
+            pairs = zip(both[f"{name} measured"], rows[f"{name}_bound"])
+            both[f"{name} measured"] = [", ".join(filter(None, v)) for v in pairs]
+        table, numeric = table | both, numeric + [*both]
+    if campaign.limits:
+        numeric.append("meets the thresholds")
+        table["meets the thresholds"] = rows["p_feasible"].map(
+            lambda p: "" if pd.isna(p) else f"{p:.3f}")
+    given = [c for c in campaign.table if c != "id"]
+    names = {c: c if c in rows and c not in campaign.outcomes else f"{c}_given" for c in given}
+    extra = {c: ["" if pd.isna(v) else shorten(v) for v in rows[names[c]]] for c in given[:COLUMNS]}
+    numeric += [c for c in extra if pd.api.types.is_numeric_dtype(rows[names[c]])]
+    frame = pd.concat([pd.DataFrame(table), pd.DataFrame(extra)], axis=1)
+    return dict(frame=frame, numeric=numeric, given=len(given), extra=len(extra),
+                cut=len(campaign) > len(rows))
+
 # %% ../nbs/18_reports.ipynb #8db74390
 def report_page(
     campaign:Campaign, # Any campaign, also one in a read-only place
@@ -888,12 +1046,18 @@ def report_page(
 )->str: # HTML
     "The page about a campaign."
     check_number("n", n, 1, whole=True)
+    several = bool(campaign.outcomes)
     return templates().get_template("report.html.jinja").render(
         head=head_part(campaign, now or datetime.now(timezone.utc)), next=next_part(campaign, n),
-        best=best_part(campaign), progress=progress_part(campaign), watch=watch_part(campaign),
-        model=model_part(campaign), stop=stop_part(campaign), waiting=waiting_part(campaign),
-        candidates=candidates_part(campaign), events=events_part(campaign),
-        about=about_part(campaign))
+        front=front_part(campaign) if several else None,
+        best=None if several else best_part(campaign),
+        progress=None if several else progress_part(campaign),
+        watch=None if several else watch_part(campaign),
+        models={name: model_part(one) for name, one in each_outcome(campaign).items()},
+        stop=dict(advice=front_advice(campaign), chart=None) if several else stop_part(campaign),
+        waiting=waiting_part(campaign),
+        candidates=outcomes_table(campaign) if several else candidates_part(campaign),
+        events=events_part(campaign), about=about_part(campaign))
 
 # %% ../nbs/18_reports.ipynb #8800ebfd
 def is_report(

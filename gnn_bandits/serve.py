@@ -26,14 +26,13 @@ from urllib.parse import parse_qsl
 import pandas as pd
 from fastcore.basics import patch
 
-from . import reports
 from .campaigns import Campaign, undone_by
 from .cli import told_before, visible, with_smiles
 from .core import Bound, as_csv, check_number, templates
 from .intake import TABLES, Upload, as_file, to_fill_in, to_number, to_value
 from .journal import Event, JournalBusy
-from .reports import (best_part, event_words, head_part, next_part, progress_part,
-                                 report_page, shorten, when)
+from .reports import (best_part, event_words, front_part, head_part, next_part,
+                                 progress_part, report_page, shorten, when)
 
 # %% ../nbs/52_serve.ipynb #5e7e0010
 class Refusal(Exception):
@@ -116,7 +115,7 @@ def outcomes_of(
     campaign:Campaign, # Any campaign
 )->list[str]: # One name if there is only one outcome
     "The columns of a table of results, beside the id."
-    return [*(campaign.settings.get("outcomes") or {"value": "max"})]
+    return [*campaign.outcomes] or ["value"]
 
 def typed_results(
     campaign:Campaign, # Any campaign
@@ -210,10 +209,10 @@ def told_plan(campaign, table, texts, columns):
     twice = told_before(campaign, table)
     said = [f"{twice} of these values were told before and now count twice; undo this event if "
             "that is a mistake."]*bool(twice)
-    given, several = dict(columns=columns) if columns else {}, campaign.settings.get("outcomes")
-    if not several: table = table.rename(columns=columns)
+    given = dict(columns=columns) if columns and not campaign.outcomes else {}
+    if given: table = table.rename(columns=columns)
     return Plan(f"Record {', '.join(show[:6])}{more}.", set(arms),
-                lambda: campaign.tell(table, note=note, **({} if several else given)), said, again)
+                lambda: campaign.tell(table, note=note, **given), said, again)
 
 def plan(
     campaign:Campaign, # Any campaign
@@ -336,12 +335,12 @@ def work_parts(c, n):
     out = {state.capitalize(): [dict(arm=r.arm, id=shorten(r.id, 80), reason=shorten(r.reason),
                                      since=when(r.time)) for r in rows.head(50).itertuples()]
            for state in ("failed", "excluded") if len(rows := states[states["state"] == state])}
-    several, labels = c.settings.get("outcomes"), {"value": "Result"}
+    several, labels = bool(c.outcomes), {"value": "Result"}
     return dict(head=head_part(c, datetime.now(timezone.utc)), next=next_part(c, n, 96),
-                front=reports.front_part(c) if several else None,
+                front=front_part(c) if several else None,
                 best=None if several else best_part(c), history=history, out=out,
                 progress=None if several else progress_part(c), ids=c.ids[:500], kinds=TABLES,
-                budget=bool(c.settings.get("cost")), sheets=find_spec("openpyxl") is not None,
+                budget=bool(c.cost), sheets=find_spec("openpyxl") is not None,
                 fields=[(labels.get(name, name), f"value{k}")
                         for k, name in enumerate(outcomes_of(c))])
 

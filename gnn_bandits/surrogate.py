@@ -1010,16 +1010,36 @@ def predict(
     "What is expected of graphs outside the pool, in the user's unit."
     import pandas as pd
     check_number("level", level, above=True, high=1 - 1e-9)
+    mean, std = self._outside(domain)
+    low, high = self._ends(mean, std, level)
+    return pd.DataFrame(dict(mean=self.fit.units.user(mean), std=self._half(mean, std), low=low,
+                             high=high))
+
+@patch
+def _outside(self:Surrogate, domain):
+    "Means and standard deviations of graphs outside the pool, standardised."
     fit, s = self.fit, self.solve()
     C, variance = fit.prior.standard.cross(domain, s.arms)
     with one_thread():
         A = torch.linalg.solve_triangular(s.root, fit.scale*C.T, upper=False)
         b = torch.linalg.solve_triangular(s.root, s.mean[:, None], upper=False)[:, 0]
-        mean = A.T @ b
-        std = (fit.scale*variance + fit.private - A.square().sum(0)).clamp(min=0).sqrt()
-    low, high = self._ends(mean, std, level)
-    return pd.DataFrame(dict(mean=fit.units.user(mean), std=self._half(mean, std), low=low,
-                             high=high))
+        return A.T @ b, (fit.scale*variance + fit.private - A.square().sum(0)).clamp(min=0).sqrt()
+
+# %% ../nbs/20_surrogate.ipynb #5d0c4a02
+@patch
+def chance(
+    self:Surrogate,
+    limit:float, # In the user's unit
+    domain:GraphDomain|None=None, # Graphs outside the pool; None: the pool
+)->Tensor: # One for each graph
+    "How probably the true value is at least the limit, by the distribution of the intervals."
+    from scipy.special import stdtr
+    mean, std = self._spread() if domain is None else self._outside(domain)
+    new, old = self._freedom()
+    free = torch.full_like(mean, new)
+    if domain is None: free[self._update().exact.arms] = old
+    z = (mean - self.fit.units.latent(limit))/std.clamp(min=1e-300)
+    return torch.from_numpy(stdtr(free.numpy(), z.numpy()))
 
 # %% ../nbs/20_surrogate.ipynb #13a50081
 @patch

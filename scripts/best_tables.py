@@ -1,14 +1,17 @@
-"""How to begin a campaign: first plates; tables.py makes the table.
+"""How to begin a campaign and when to end it: first plates, contenders; tables.py makes the tables.
 
 Sets of molecules come as in molecule_tables.py. First plates are chosen on some sets and reported
 on others; which is which stands in `HALVES`, and was fixed before any of them was played.
 """
+import tempfile
+from itertools import product
+
 import numpy as np
 import torch
 from molecule_tables import SIZES, all_qm9, drawn_pool, other_set     # the script beside this one
 from tables import Table
 
-from gnn_bandits.campaigns import CampaignPolicy, propose
+from gnn_bandits.campaigns import Campaign, CampaignPolicy, propose
 from gnn_bandits.surrogate import Surrogate, candidate_priors
 
 # First plates
@@ -110,4 +113,38 @@ def plate_keys():
             for start in kinds[half]]
 
 
-TABLES = {"first_plates": Table(first_plates, KEY_PLATE, plate_keys, lambda k: k[:3], 6)}
+# How often the contenders that a campaign names hold the best candidate
+
+KEY_SURE, LEVEL = ("target", "seed"), 0.9
+WHEN = 15, 30, 60 # Measurements after which a campaign is asked
+
+
+def contenders(keys, o):
+    """What `Campaign.contenders` says on the way, and whether it is true.
+
+    A campaign with all its defaults measures one molecule at a time, with noise of 0.1 deviations.
+    holds is whether the best molecule is among those that are named with probability 0.9, named how
+    many these are, measured the stated probability that the best was measured, and is_measured
+    whether it was."""
+    for target, seed in keys:
+        pool, label = set_pool(target, seed, o)
+        values, rng = pool.values[label].to_numpy(float), np.random.default_rng([seed, 9])
+        best, told = set(np.flatnonzero(values == values.max())), values + (
+            0.1*values.std()*rng.standard_normal(len(values)))
+        with tempfile.TemporaryDirectory() as home:
+            campaign = Campaign.create(f"{home}/c", pool.domain, seed=seed)
+            for t in range(1, max(WHEN) + 1):
+                new = list(campaign.ask(1))
+                campaign.tell(new, told[new].tolist())
+                if t not in WHEN: continue
+                said, seen = campaign.contenders(LEVEL), set(campaign.observations["arm"])
+                yield dict(target=target, seed=seed, measurements=t, pool=len(values),
+                           named=len(said["arms"]), probability=said["probability"],
+                           holds=int(bool(best & set(said["arms"]))), measured=said["measured"],
+                           is_measured=int(bool(best & seen)))
+            campaign.close()
+
+
+TABLES = {"first_plates": Table(first_plates, KEY_PLATE, plate_keys, lambda k: k[:3], 6),
+          "contenders": Table(contenders, KEY_SURE, lambda: [*product(
+              HALVES["choice"][:4], range(9000, 9025))], digits=6)}

@@ -7,7 +7,10 @@ samples), `nn-may-fail` (existential), `density-gnn-ucb` (censored times, by log
 pull by pull) and `out-of-the-box` (a threshold, on the tuning runs). Nothing of gnn_bandits is
 imported. The rules are those of nbs/47_ledger.ipynb, written down a second time. The script prints
 both verdicts and leaves with 1 if one of them, in any panel, is not that of claims.csv and
-claims_panels.csv. Two errata are recomputed as well, and compared with errata.csv if the folder
+claims_panels.csv. Where the selection of settings is part of the uncertainty (the protocol
+"population"), the first two are recomputed from tuning.csv.gz, with resamples of its own, and from
+selection.csv.gz if the folder has it; else the rules are applied to the comparisons of
+selection_claims.csv. Two errata are recomputed as well, and compared with errata.csv if the folder
 has it.
 """
 import argparse
@@ -60,16 +63,9 @@ def judge(samples, existential=False, margin=MARGIN, gross=1., order=True):
         p = test.pvalue if error > 0 else float(center >= zero)
         reach = stats.t.ppf(1 - ALPHA/k/2, df)*error if error > 0 else 0.
         found.append((p, center - reach))
-    ranked, worst, adjusted = sorted(range(k), key=lambda i: found[i][0]), 0., {}
-    for rank, i in enumerate(ranked):                                     # Holm's rule
-        worst = max(worst, min(1., (k - rank)*found[i][0]))
-        adjusted[i] = worst
+    adjusted = holm([p for p, _ in found])
     said = [one_verdict(adjusted[i], found[i][1], margin, gross, order) for i in range(k)]
-    some, every = (any, all) if existential else (all, any)
-    if some(v == "holds" for v in said): return "holds", k
-    for words in (("contradicted",), ("contradicted", "depends")):
-        if every(v in words for v in said): return words[-1], k
-    return "inconclusive", k
+    return settle(said, existential)
 
 
 def gnn_beats_nn(table, measure, clustered):
@@ -143,7 +139,90 @@ CLAIMS = {"gnn-beats-nn": (gnn_beats_nn, list(REGRETS)[:3]),
           "out-of-the-box": (out_of_the_box, [list(REGRETS)[i] for i in (2, 0, 1)])}
 
 
-def all_panels(results, claim, measures):
+def settle(said, existential=False):
+    "The verdict on a claim from those of its comparisons"
+    some, every = (any, all) if existential else (all, any)
+    if some(v == "holds" for v in said): return "holds", len(said)
+    for words in (("contradicted",), ("contradicted", "depends")):
+        if every(v in words for v in said): return words[-1], len(said)
+    return "inconclusive", len(said)
+
+
+def holm(ps):
+    worst, adjusted = 0., {}
+    for rank, i in enumerate(sorted(range(len(ps)), key=lambda i: ps[i])):
+        worst = adjusted[i] = max(worst, min(1., (len(ps) - rank)*ps[i]))
+    return [adjusted[i] for i in range(len(ps))]
+
+
+def resampled_pairs(tuning, measure, pair, resamples=4000, draws=4):
+    "Settings of two algorithms that resampled tuning runs select, and how often"
+    rng, chosen = np.random.default_rng(1), []
+    tuning = tuning[tuning.d == 10]
+    wide = tuning.pivot(index=["N", "p", "run"], columns=["algorithm", "lam", "beta",
+                                                          "random_pulls"], values=measure)
+    blocks = wide.groupby(level=["N", "p"]).indices.values()
+    weights = np.zeros((resamples, len(wide)))
+    for at in blocks:
+        drawn = rng.integers(len(at), size=(resamples, draws))
+        for k in range(draws): weights[np.arange(resamples), at[drawn[:, k]]] += len(at)/draws
+    for name in pair:
+        grid = sorted(wide[name].columns)
+        chosen.append((weights @ wide[name][grid].to_numpy()).argmin(1))
+    return pd.Series(list(zip(*chosen))).value_counts(normalize=True)
+
+
+def shares_around_zero(parts):
+    "Of a mixture: how much of it lies below zero; parts are (weight, mean, error, df)"
+    w, mean, error, df = np.array(parts).T
+    return float(w @ stats.t.cdf(-mean/error, df))
+
+
+def with_selection(results, key, measure):
+    "Verdict and number of comparisons of one of the first two claims, from pairs of settings"
+    table, tuning = (pd.read_csv(results/f"{n}.csv.gz") for n in ("selection", "tuning"))
+    value, error, parts = measure, f"{measure}_se", {}
+    for policy in ("PE", "UCB") if key == "gnn-beats-nn" else ("UCB",):
+        pair = f"NN-{policy}", f"GNN-{policy}"
+        here = table[(table.rival == pair[0]) & (table.algorithm == pair[1])]
+        here = here.set_index(["N", "p", "rival_setting", "setting"])
+        for (i, j), w in resampled_pairs(tuning, measure, pair).items():
+            if (20, 0.95, i, j) not in here.index: continue          # not in the plan's resamples
+            at = {cell: here.loc[(*cell, i, j)] for cell in DOMAINS}
+            if key == "density-gap":
+                dense, sparse = at[20, 0.95], at[20, 0.05]
+                v = [r[error]**2 for r in (dense, sparse)]
+                df = sum(v)**2/sum(x**2/(r.runs - 1) for x, r in zip(v, (dense, sparse)))
+                parts.setdefault(key, []).append((w, dense[value] - sparse[value], sum(v)**0.5, df))
+            else:
+                for cell, r in at.items():
+                    parts.setdefault((policy, cell), []).append(
+                        (w, -r[value], r[error], r.runs - 1))
+    scaled = [[(w/sum(q[0] for q in some), *rest) for w, *rest in some] for some in parts.values()]
+    below = [shares_around_zero(some) for some in scaled]
+    adjusted = holm([1 - b for b in below])
+    return settle(["holds" if p <= ALPHA else "contradicted" if b < ALPHA/2/len(below) else
+                   "inconclusive" for p, b in zip(adjusted, below)])
+
+
+def kept_selection(results, key, measure):
+    "The rules applied to the stored comparisons; p is adjusted"
+    table = pd.read_csv(results/"selection_claims.csv")
+    table = table[(table.key == key) & (table.measure == measure) & (table.part == "all")]
+    return settle([one_verdict(r.p, r.low, r.margin, 1., r.form == "below")
+                   for r in table.itertuples()], key == "nn-may-fail")
+
+
+def renewed(results, selected, table):
+    "With fresh runs in the place of older ones"
+    fresh = pd.read_csv(results/"fresh_dense.csv.gz")
+    fresh = fresh[fresh.settings == selected]
+    cell = ["algorithm", "N", "p", "d", "arms"]
+    old = table.set_index(cell).index.isin(fresh.set_index(cell).index)
+    return pd.concat([table[~old], fresh])
+
+
+def all_panels(results, key, claim, measures):
     "Protocol, regret -> verdict and number of comparisons"
     if claim is out_of_the_box:
         tuning = pd.read_csv(results/"tuning.csv.gz")
@@ -152,7 +231,12 @@ def all_panels(results, claim, measures):
     paper, found = pd.read_csv(results/"paper.csv.gz"), {}
     for measure in measures:
         selected = "best-observed" if measure == "best_observed_regret" else "cumulative"
-        tables = {"population": population[population.settings == selected]}
+        tables = {"settings as given": population[population.settings == selected]}
+        if key == "gnn-beats-nn":
+            tables = {k: renewed(results, selected, v) for k, v in tables.items()}
+        whole = key in ("gnn-beats-nn", "density-gap") and measure != "inference_regret"
+        how = with_selection if whole and (results/"selection.csv.gz").exists() else kept_selection
+        found["population", REGRETS[measure]] = how(results, key, measure)
         for name in ("one reward", "many rewards"): tables[name] = paper[paper.protocol == name]
         for name, table in tables.items():
             found[name, REGRETS[measure]] = claim(table, measure, name == "many rewards")
@@ -177,7 +261,7 @@ def main(results):
     panels = pd.read_csv(results/"claims_panels.csv").set_index(["key", "protocol", "regret"])
     wrong = 0
     for key, (claim, measures) in CLAIMS.items():
-        found = all_panels(results, claim, measures)
+        found = all_panels(results, key, claim, measures)
         if set(found) != set(panels.loc[key].index):
             print(f"{key}: panels differ")
             wrong += 1
@@ -186,7 +270,7 @@ def main(results):
             row = panels.loc[(key, *panel)]
             agree = said == row.verdict and k == row.comparisons
             wrong += not agree
-            print(f"{key:15} {panel[0]:13} {panel[1]:21} {said:13} of {k:2} comparisons: "
+            print(f"{key:15} {panel[0]:17} {panel[1]:21} {said:13} of {k:2} comparisons: "
                   f"{'as in the ledger' if agree else f'the ledger has {row.verdict}'}")
         said, kept = join(found, measures), ledger.loc[key, "verdict"]
         wrong += said != kept

@@ -9,7 +9,7 @@ A table knows the keys of all its rows. What is in the file is not played again,
 can be stopped at any time and goes on where it was; it is written after every piece of work, in
 the order of its keys. A table that is to be made afresh has to be deleted. How rows are made stands
 in paper_tables.py (theory and reproduction), model_tables.py (defaults and choices) and
-molecule_tables.py, best_tables.py and condition_tables.py beside this file.
+molecule_tables.py, best_tables.py, condition_tables.py and outcome_tables.py beside this file.
 The tables of `gnn_bandits reproduce` and of `gnn_bandits bench` are made by these commands.
 """
 import argparse, sys, tempfile
@@ -27,7 +27,7 @@ from gnn_bandits.core import progress_bar, write_table
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT/"nbs"/"results"
 SUBJECTS = ("paper_tables", "model_tables", "molecule_tables", "best_tables",
-            "condition_tables")
+            "condition_tables", "outcome_tables")
 
 
 @dataclass(frozen=True)

@@ -272,6 +272,27 @@ def test_the_model_does_not_change_with_what_it_came_from(world):
         assert torch.equal(model.posterior(model.choices).mean, before)
 
 
+@pytest.mark.parametrize("pool", ["columns", "directed"])
+def test_columns_and_directions_go_through_botorch(world, pool, tmp_path):
+    "an acquisition of BoTorch sees what a campaign predicts"
+    pytest.importorskip("botorch")
+    from botorch.acquisition import LogExpectedImprovement
+    from botorch.optim import optimize_acqf_discrete
+    graphs, X, y = world
+    if pool == "columns":
+        X = X.with_columns({"heat": np.arange(30)//3, "solvent": ["water", "THF", "DMF"]*10})
+    else: X = GraphDomain.from_networkx([nx.dfs_tree(g, 0) for g in graphs], features=None)
+    campaign = Campaign.create(tmp_path/"c", X)
+    campaign.tell(range(8), y[:8])
+    model = as_botorch_model(campaign.surrogate())
+    assert_close(model.posterior(model.choices[:, None]).mean[:, 0, 0],
+                 latent(campaign.surrogate()).mean, rtol=0, atol=1e-9)
+    best, value = optimize_acqf_discrete(LogExpectedImprovement(model, model.best_f), 1,
+                                         model.choices)
+    assert 0 <= int(best) < 30 and torch.isfinite(value)
+    campaign.close()
+
+
 def test_condition_broadcasts():
     A = torch.randn(5, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     mean, cov = torch.zeros(5, dtype=torch.float64), A @ A.T

@@ -3,7 +3,6 @@
 The browser tests need `chromium` (or `google-chrome`) on the PATH and skip without it; with
 REQUIRE_BROWSER=1 they fail instead."""
 import http.client
-import inspect
 import os
 import re
 import signal
@@ -363,8 +362,6 @@ def test_workbooks(window):
 
 @pytest.fixture
 def several(tmp_path):
-    if "outcomes" not in inspect.signature(Campaign.create).parameters:
-        pytest.skip("campaigns have one outcome only")
     prices = pd.DataFrame({"price": np.arange(1., N + 1)})
     wanted = {"yield": "max", "waste": "min", "purity": ">= 0.5"}
     with make(tmp_path/"lab", outcomes=wanted, cost="price", table=prices) as c, served(c) as w:

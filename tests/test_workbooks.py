@@ -411,3 +411,29 @@ def test_an_event_that_is_too_long_for_a_cell_is_cut(home):
     c.tell(["007"]*4000, np.arange(4000.))
     paths = c.export("tables", format="xlsx")
     assert read_cells(paths[2])["data"][0].endswith("…") and len(read_cells(paths[1])) == 4000
+
+
+def test_several_outcomes_in_a_workbook(home, shell):
+    pytest.importorskip("rdkit")
+    rows = [["flask", "SMILES", "yield", "purity"], *([f"f{i}", s] for i, s in enumerate(SMILES))]
+    line = "new", workbook("pool.xlsx", rows), "--smiles", "SMILES", "--id", "flask", "--out", "lab"
+    assert shell(*line, "--outcomes", "yield=max,purity>=0.9")[0] == 0
+    code, out, err = shell("ask lab -n 3 --out batch.xlsx")
+    assert code == 0, err
+    batch = read_cells("batch.xlsx")
+    assert list(batch)[:4] == ["id", "SMILES", "yield", "purity"]
+    rows = [["flask", "yield", "purity", "remarks"], *([i, 10.*k, None if k else .95, ""]
+                                                       for k, i in enumerate(batch["id"]))]
+    code, out, err = shell("tell lab", workbook("results.xlsx", rows))
+    assert code == 0 and "4 recorded" in out, (out, err)
+    with Campaign.open("lab") as c:
+        assert c.observations["outcome"].value_counts().to_dict() == {"yield": 3, "purity": 1}
+        c.tell("results.xlsx")
+        assert "on the front" in c._repr_html_()
+        assert c.ask(1).ids and len(c.plot()) == 2
+        assert len(read_cells(c.export("tables", format="xlsx")[1])) == 8
+        for bad, says in (([["flask", "value"], ["f1", 2]], "expected a column for an outcome"),
+                          ([["nr", "yield"], ["f1", 2]], "has no column 'id'"),
+                          ([["flask", "yield"], ["f1", "high"]], "row 1, column 'yield'")):
+            with pytest.raises(ValueError, match=says): c.tell(workbook("bad.xlsx", bad))
+        assert len(c.observations) == 8

@@ -105,8 +105,12 @@ def make(folder, true=True, noise=0.02, runs=12):
                 | run_row(a, 20, 0.2, 200, 500, "paper", true, noise, rng)
                 for recipe in ("released", "other") for a in ALGORITHMS for r in range(runs)]
     figure_1 = (paper[1]["N"] == 20) & (paper[1]["p"] == 0.2)
+    dense = population["algorithm"].isin(["GNN-UCB", "NN-UCB"]) & (population["p"] == 0.95)
+    dense &= (population["N"] > 5) & (population["settings"] == "cumulative")
+    redrawn = pd.DataFrame(released[:len(ALGORITHMS)*runs]).assign(recipe="reward=redrawn")
     tables = {"population.csv.gz": population, "paper.csv.gz": pd.concat(paper),
-              "fresh_arms.csv.gz": paper[1][figure_1],
+              "fresh_arms.csv.gz": paper[1][figure_1], "fresh_dense.csv.gz": population[dense],
+              "released_redrawn.csv": redrawn.drop(columns=["lam", "beta", "random_pulls"]),
               "released.csv": pd.DataFrame(released).drop(columns=["lam", "beta", "random_pulls"]),
               "tuning.csv.gz": tuning_table([d[:2] for d in domains], (0, 40), 4, true, noise, rng),
               "paper_tuning.csv.gz": tuning_table([(5, 0.05)], (40,), 16, true, noise, rng)}

@@ -21,11 +21,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import stats
 
 from ..bandits import make_algorithm
 from ..core import NEAR, first_best, one_thread
 from .datasets import PAPER_REWARD, RELEASED_REWARD
+from .ledger import Mixture
 from .store import REGRETS, Store
 from .studies import (INPUTS, POLICIES, Cell, Instance, Player, instances,
                                        play, study_table, summarise)
@@ -630,13 +631,8 @@ def mixture_interval(
 )->tuple[float, float, float]: # Both ends, and the two-sided p-value of zero
     "Quantiles of a mixture of Student's distributions, and how far zero is out in its tails."
     weights, means, errors = (np.asarray(v, float) for v in (weights, means, errors))
-    F = lambda x: float(weights @ stats.t.cdf((x - means)/errors, df))
-    reach = stats.t.isf(1e-9, np.min(df))*errors.max()
-    ends = means.min() - reach, means.max() + reach
-    low, high = (optimize.brentq(lambda x: F(x) - q, *ends)
-                 for q in ((1 - level)/2, (1 + level)/2))
-    above = float(weights @ stats.t.sf(-means/errors, df))
-    return low, high, min(1., 2*min(F(0.), above))
+    found = Mixture(weights, means, errors, np.broadcast_to(np.asarray(df, float), means.shape))
+    return *found.interval(level), min(1., 2*min(found.p_below(0.), found.p_above(0.)))
 
 # %% ../../nbs/26_population.ipynb #5e1ec716
 def selected_advantage(
