@@ -145,6 +145,7 @@ def typed_results(
 def with_noise(table, text):
     "The table with the standard deviation that was typed, if one was."
     if not text: return table
+    if "value" not in table: raise ValueError("a standard deviation is for one outcome only")
     try: std = check_number("it", to_number(text), above=True)
     except ValueError as e: raise ValueError(f"the standard deviation: {e}") from e
     return table.assign(noise=[None if isinstance(v, Bound) else std for v in table["value"]])
@@ -229,7 +230,8 @@ def plan(
     if action == "ask":
         n = whole(texts, "n", "how many candidates are wanted", 1000)
         note, text = (texts.get(k, "").strip() for k in ("note", "budget"))
-        money = dict(budget=to_number(text)) if text else {}
+        try: money = dict(budget=to_number(text)) if text else {}
+        except ValueError as e: raise ValueError(f"the budget: {e}") from e
         return Plan(f"Ask for {n}{f', for at most {text}' if text else ''}.", None,
                     lambda: campaign.ask(n, note=note, **money))
     if action == "undo":
@@ -300,7 +302,7 @@ class Desk:
     ):
         self.campaign, self.n = campaign, check_number("n", n, 1, whole=True)
         self.token, self.key = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-        self.lock, self.writing, self.ended = threading.Lock(), threading.Lock(), False
+        self.lock, self.reporting, self.ended = threading.Lock(), threading.Lock(), False
         self.done, self.said, self.kept, self.whole = {}, {}, (None, None), (None, None)
 
     def revision(self)->int:
@@ -312,7 +314,7 @@ class Desk:
 
     def hide(self, text)->str:
         "A text without the place of the campaign on this computer."
-        path, text = self.campaign.path, str(text)
+        path, text = self.campaign.path, str(getattr(text, "strerror", None) or text)
         for place in dict.fromkeys((path.resolve(), path.absolute(), path)):
             for written in (str(place), html.escape(str(place))):
                 if len(written) > 1: text = text.replace(written, path.resolve().name)
@@ -375,7 +377,7 @@ def look(self:Desk,
         save = {"Content-Disposition": f'attachment; filename="{place}"'}
         kind = place.rpartition(".")[2]
         return Answer(as_file(table, kind), kind=SHEETS[kind], headers=save)
-    with self.writing:
+    with self.reporting:
         if self.whole[0] != (seen := self.revision()):
             with Campaign.open(c.path) as own: self.whole = seen, report_page(own, self.n)
         return as_page(self.hide(self.whole[1]))
@@ -415,10 +417,10 @@ def act(self:Desk,
                 news = c.journal.events(after=int(seen[:9]))
                 if clashes(news, wanted.arms): return self.changed(action, texts, wanted, news)
                 wanted.do()
-        except JournalBusy as e: return self.page(503, error=self.hide(e), typed=texts)
-        except ValueError as e: return self.page(400, error=self.hide(e), typed=texts)
-        except OSError as e: return self.page(500, error=self.hide(e), typed=texts)
-        seq, doubts = self.revision(), c.doubts() if wanted.texts else []
+                seq, doubts = self.revision(), c.doubts() if wanted.texts else []
+        except (ValueError, OSError) as e:
+            code = 500 if isinstance(e, OSError) else 503 if isinstance(e, JournalBusy) else 400
+            return self.page(code, error=self.hide(e), typed=texts)
         self.said[seq] = [d.partition(" It is recorded")[0] for d in doubts] + said
         self.done[key] = Answer(b"", 303, headers={"Location": f"./?done={seq}"})
         for kept in (self.done, self.said):

@@ -399,8 +399,10 @@ def test_several_outcomes(several):
     again = re.search(r'name="table" value="([^"]*)"', page)[1]
     assert several.send("tell", table=again)[0] == 303 and len(c.observations) == 11
     assert several.look("suggestions.csv")[0] == (200 if len(c.pending) else 404)
-    status, _, page = several.send("ask", n=1, budget="0.5")
-    assert status == 400 and "Nothing was recorded" in page
+    for fields in (dict(budget="0.5"), dict(budget="much"), dict(budget="-1")):
+        status, _, page = several.send("ask", n=1, **fields)
+        assert status == 400 and "Nothing was recorded" in page
+    assert several.send("tell", noise="1", **{"value0.1": "1"})[0] == 400
 
 
 # two windows
@@ -446,6 +448,21 @@ def test_a_window_that_is_behind_may_record_what_nobody_touched(window):
     assert obs["value"].tolist()[2] == 1.25 and obs["bound"].tolist()[3] == ">3"
     window.send("undo", event=1)
     assert window.send("tell", **{"value0.5": "1"}, seen=3)[0] == 409       # an undo matters
+
+
+def test_the_notice_is_about_ones_own_event(window, monkeypatch):
+    "Somebody writes between our event and the page about it"
+    from gnn_bandits.journal import Journal
+    writing = Journal.writing
+    @contextmanager
+    def then_a_colleague(self, timeout=10.):
+        outer = self.db is None
+        with writing(self, timeout): yield self
+        if outer and self is window.campaign.journal:
+            with Campaign.open(window.campaign.path) as c: c.exclude("c9")
+    monkeypatch.setattr(Journal, "writing", then_a_colleague)
+    assert window.send("tell", **{"value0.1": "1"})[1]["Location"] == "./?done=1"
+    assert window.server.desk.revision() == 2
 
 
 def test_two_writers(window):
