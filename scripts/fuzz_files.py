@@ -39,6 +39,7 @@ from gnn_bandits.bandits import Prior
 from gnn_bandits.campaigns import Campaign
 from gnn_bandits.core import pack_arrays, unpack_arrays
 from gnn_bandits.graphs import GraphDomain
+from gnn_bandits.intake import as_file
 
 # progress bars share a lock between processes; one that is killed must not keep it
 tqdm.set_lock(threading.RLock())
@@ -305,11 +306,10 @@ def candidates_table(rng):
     cells = {k: columns[k] for k in names if k not in ("id", "SMILES")}
     options = ["--smiles", "SMILES", "--seed", int(rng.integers(100))]
     if rng.integers(4) == 0:
-        file = io.BytesIO()
+        kind = pick(rng, ["parquet", "xlsx"])
         with contextlib.suppress(Exception):                # a name that Parquet cannot have
-            pd.DataFrame({k: columns[k] for k in names}).to_parquet(file, index=False)
-            case = Case("pool.parquet", file.getvalue(), options, ids, sizes, cells)
-            return mutated(case, rng, 0.3)
+            data = as_file(pd.DataFrame({k: columns[k] for k in names}), kind)
+            return mutated(Case(f"pool.{kind}", data, options, ids, sizes, cells), rng, 0.3)
     data = as_csv([names, *zip(*(columns[k] for k in names))], rng)
     if rng.integers(12) == 0: data = data.decode("utf-8", "replace").encode("utf-16")
     name = pick(rng, ["pool.csv", "pool.csv", "pool.tsv", "pool.txt"])

@@ -226,7 +226,7 @@ def test_json_everywhere_and_nothing_else(good, lab, name):
              "exclude": "exclude lab n8", "include": "include lab n9", "add": "add lab more.json",
              "policy": "policy lab ei --beta 2", "goal": "goal lab 3", "export": "export lab",
              "predict": "predict lab --top 3", "simulate": "simulate lab --runs 2 --policy ei",
-             "report": "report lab", "status": "status lab"}
+             "report": "report lab", "status": "status lab", "best": "best lab"}
     good("exclude lab n9"), good("ask lab"), good("tell lab n11 1.25")
     if name == "report": pytest.importorskip("gnn_bandits.reports")
     before = events()

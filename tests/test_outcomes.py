@@ -137,7 +137,9 @@ def test_what_was_told_survives_everything(campaign, pool, tmp_path):
     arm, = campaign.ask()
     campaign.tell(arm, {"yield": 200., "waste": 0.5})
     assert campaign.pending["arm"].tolist() == [arm] and campaign.pareto().equals(before)
-    campaign.tell(arm, {"purity": ">0.9"})
+    campaign.tell(arm, {"purity": "<0.99"})                        # which settles nothing
+    assert campaign.pending.empty and campaign.pareto().equals(before)
+    campaign.undo(), campaign.tell(arm, {"purity": ">0.9"})
     assert campaign.pending.empty and campaign.pareto()["arm"].tolist() == [arm]
     campaign.undo()
     assert campaign.pending["arm"].tolist() == [arm] and campaign.pareto().equals(before)

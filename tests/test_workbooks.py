@@ -1,6 +1,7 @@
 "Tables as people have them, in workbooks, Parquet and text: read as they are meant, or refused."
 import io
 import json
+import re
 import sys
 import warnings
 import zipfile
@@ -159,6 +160,67 @@ def test_a_sheet_as_people_leave_it(home):
     workbook("d.xlsx", [["id", "value"], ["a", date]])
     with pytest.raises(ValueError, match="row 1, column 'value': .*'2024-03-01'.*a date"):
         read_results("d.xlsx")
+
+
+MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+REL = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+KIND = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+
+
+def by_hand(cells, strings, x=""):
+    "A workbook as other programs write it: shared strings, a wrong dimension, a prefix if wanted"
+    ns, tag = (f'xmlns:{x}="{MAIN}"', f"{x}:") if x else (f'xmlns="{MAIN}"', "")
+    mark = lambda text: re.sub("<(/?)", rf"<\1{tag}", text)
+    package = "http://schemas.openxmlformats.org/package/2006"
+    part = lambda name, kind: f'<Override PartName="/xl/{name}" ContentType="{KIND}.{kind}+xml"/>'
+    link = lambda i, kind, to: f'<Relationship Id="{i}" Type="{REL}/{kind}" Target="{to}"/>'
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{package}/content-types">'
+        + part("workbook.xml", "sheet.main") + part("s.xml", "worksheet")
+        + part("t.xml", "sharedStrings") + "</Types>",
+        "xl/workbook.xml": f'<workbook xmlns="{MAIN}" xmlns:r="{REL}"><sheets><sheet name="S" '
+        'sheetId="1" r:id="r1"/></sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{package}/relationships">'
+        + link("r1", "worksheet", "s.xml") + link("r2", "sharedStrings", "t.xml")
+        + "</Relationships>",
+        "xl/s.xml": f"<{tag}worksheet {ns}>" + mark('<dimension ref="A1"/><sheetData>' + cells
+                                                    + "</sheetData></worksheet>"),
+        "xl/t.xml": f'<sst xmlns="{MAIN}">' + "".join(f"<si>{t}</si>" for t in strings) + "</sst>"}
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as z:
+        for name, text in parts.items(): z.writestr(name, text)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("prefix", ["", "x"])
+def test_a_workbook_of_another_program(prefix):
+    strings = ["<t>id</t>", "<t>value</t>", "<t>a_x000D_\nb</t>",
+               "<r><t>ri</t></r><r><t>ch</t></r>"]
+    cell = lambda ref, kind, inside: f'<c r="{ref}" t="{kind}">{inside}</c>'
+    head = f'<row r="1">{cell("A1", "s", "<v>0</v>")}{cell("B1", "s", "<v>1</v>")}</row>'
+    rows = [cell("A2", "s", "<v>2</v>") + cell("B2", "n", "<f>1+1</f><v>2</v>"),
+            cell("A4", "s", "<v>3</v>") + cell("B4", "n", '<f t="shared" si="0"/><v>1.5E-7</v>'),
+            cell("A5", "str", "<f>A4</f><v>x</v>") + cell("B5", "b", "<v>1</v>")
+            + cell("C5", "str", "<f>IF(1,\"\")</f><v></v>")]
+    body = "".join(f'<row r="{k}">{row}</row>' for k, row in zip((2, 4, 5), rows))
+    found = read_cells(Upload("w.xlsx", by_hand(head + body, strings, prefix)))
+    assert found.to_dict("list") == {"id": ["a\r\nb", "rich", "x"],
+                                     "value": ["2", "1.5e-07", "True"]}
+    for lost in ("<f>1+1</f>", "<f>1+1</f><v/>", '<f t="shared" si="0"/><v></v>'):
+        bad = head + f'<row r="2">{cell("A2", "n", lost)}</row>'
+        with pytest.raises(ValueError, match="the cell A2 holds a formula without its result"):
+            read_cells(Upload("w.xlsx", by_hand(bad, strings, prefix)))
+
+
+def test_damage_anywhere_is_one_line():
+    whole = as_file(pd.DataFrame({"id": TEXTS[:9], "value": range(9)}), "xlsx")
+    rng, kept = np.random.default_rng(0), read_cells(Upload("w.xlsx", whole))
+    for _ in range(150):
+        data = bytearray(whole)
+        for at in rng.integers(len(data), size=rng.integers(1, 4)): data[at] = rng.integers(256)
+        try: found = read_cells(Upload("w.xlsx", bytes(data)))
+        except ValueError as e: assert "\n" not in str(e) and "w.xlsx" in str(e), e
+        else: assert found.equals(kept)                   # a byte that says nothing, or a checksum
 
 
 def damaged(data, part, change):
