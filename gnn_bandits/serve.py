@@ -567,7 +567,10 @@ def serve(
 ):
     "Let people work on a campaign in a browser, until Ctrl-C."
     with Server(campaign, port) as server:
+        loop = threading.Thread(target=server.serve_forever, daemon=True)
         told(server.address)
         if browser: open_window(server.first)
-        try: server.serve_forever()
-        except KeyboardInterrupt: pass                       # the way to end it
+        loop.start()
+        try:
+            while loop.is_alive(): loop.join(0.5)            # here Ctrl-C interrupts nothing
+        except KeyboardInterrupt: server.shutdown()

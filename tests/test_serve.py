@@ -585,9 +585,8 @@ def test_json_tells_the_address(tmp_path, capsys, monkeypatch):
     import json
     from gnn_bandits import cli
     make(tmp_path/"lab").close()
-    def stop(self): raise KeyboardInterrupt
     opened = []
-    monkeypatch.setattr(room.Server, "serve_forever", stop)
+    monkeypatch.setattr(room.Server, "serve_forever", lambda self: None)
     monkeypatch.setattr(room, "open_window", opened.append)
     assert cli.main(["campaign", "serve", str(tmp_path/"lab"), "--port", "0", "--json"]) == 0
     address = json.loads(capsys.readouterr().out)["address"]
