@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['new', 'ask', 'tell', 'status', 'best', 'undo', 'fail', 'exclude', 'include', 'drop', 'add', 'policy', 'goal',
-           'best_predicted', 'predict', 'simulate', 'export', 'report', 'reproduce', 'run', 'ls', 'show', 'Parser',
-           'program', 'main']
+           'best_predicted', 'predict', 'simulate', 'export', 'report', 'serve', 'reproduce', 'run', 'ls', 'show',
+           'Parser', 'program', 'main']
 
 # %% ../nbs/24_cli.ipynb #5e012716
 import argparse, contextlib, dataclasses, inspect, io, json, math, os, re, shlex, shutil, sys
@@ -827,6 +827,28 @@ def report(
 export.examples = "  gnn_bandits campaign export solubility --out tables --format xlsx"
 report.examples = "  gnn_bandits campaign report solubility --out solubility.html"
 
+# %% ../nbs/24_cli.ipynb #c11e7002
+def serve(
+    folder:str, # Of the campaign
+    port:int=8642, # Where on this computer; 0: any port that is free
+    no_browser:bool=False, # Print the address and open no window
+    json:bool=False, # Print JSON for a script
+):
+    "Work on a campaign in a browser: ask, enter results, undo. Ends with Ctrl-C."
+    with opened(folder) as c:
+        with busy("starting"): from gnn_bandits.serve import serve as run
+        def told(address):
+            say(json, dict(address=address),
+                f"{c.path.resolve().name} is at {address}",
+                "only this computer reaches it, and whoever knows the address; Ctrl-C ends it")
+        run(c, port, not no_browser, told)
+    if not json: say(json, None, f"ended; all that was recorded is in {folder}")
+
+serve.examples = """  gnn_bandits campaign serve solubility
+On a computer far away, without a desktop; then on yours, with the address that it prints:
+  gnn_bandits campaign serve solubility --no-browser --port 8642
+  ssh -N -L 8642:127.0.0.1:8642 far.away"""
+
 # %% ../nbs/24_cli.ipynb #0c2652a7
 class RunsFailed(RuntimeError):
     "Some runs of a sweep raised; the others are in the store."
@@ -1209,7 +1231,7 @@ class Parser(argparse.ArgumentParser):
 
 # %% ../nbs/24_cli.ipynb #39bff0c1
 CAMPAIGN = (new, ask, tell, fail, status, best, undo, drop, exclude, include, add, policy, goal,
-            predict, export, report, simulate)
+            predict, export, report, simulate, serve)
 PAPER = reproduce, run, ls, show
 PROJECT = {"bench": "Compare our code with its peers.",
            "site": "Build the documentation site and the README."}

@@ -650,7 +650,7 @@ def card(
 )->dict:
     "A candidate with its picture and some facts."
     return dict(title=title, id=shorten(campaign.ids[arm], 80), picture=picture(campaign, arm),
-                facts={k: v for k, v in facts.items() if v}, bar=bar)
+                facts={k: v for k, v in facts.items() if v}, bar=bar, arm=arm)
 
 # %% ../nbs/18_reports.ipynb #091a304e
 def head_part(

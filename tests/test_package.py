@@ -58,7 +58,7 @@ def imported():
 
 @pytest.mark.parametrize("name", MODULES)
 def test_imports_are_light(imported, name):
-    tables = ("paper.ledger", "paper.beside", "paper.claims", "reports")
+    tables = ("paper.ledger", "paper.beside", "paper.claims", "reports", "serve")
     heavy = HEAVY - {"pandas"} if name in tables else HEAVY     # they are all tables
     assert not heavy & set(imported[name]), name
 
@@ -256,7 +256,7 @@ def test_imports_point_to_rooms_before():
     assert ("graphs", "core") in edges and api.wrong_imports(edges) == []
     inside = api.wrong_imports(api.import_graph(everywhere=True))     # when a function is called
     assert inside == [("bandits", "paper.algorithms"), ("campaigns", "reports"),
-                      ("campaigns", "several"),
+                      ("campaigns", "several"), ("cli", "serve"),
                       ("graphs", "molecules"), ("watch", "reports")]
 
 

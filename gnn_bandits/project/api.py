@@ -60,7 +60,7 @@ ROOMS = {"library": ["core", "graphs", "ntk", "gntk", "networks", "spectrum", "f
          "paper": ["paper.datasets", "paper.algorithms", "paper.experiments", "paper.store",
                    "paper.sweep", "paper.studies", "paper.population", "paper.figures",
                    "paper.released", "paper.ledger", "paper.beside", "paper.claims"],
-         "program": ["cli"],
+         "program": ["cli", "serve"],
          "project": ["project.bench", "project.site",
                      "project.api"]} # Imports point to rooms before
 
