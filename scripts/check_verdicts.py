@@ -5,7 +5,7 @@ Usage: python scripts/check_verdicts.py [--results FOLDER]     (default: nbs/res
 The claims are `gnn-beats-nn` (universal, paired), `density-gap` (a difference of two independent
 samples), `nn-may-fail` (existential), `density-gnn-ucb` (censored times, by log-rank scores summed
 pull by pull) and `out-of-the-box` (a threshold, on the tuning runs). Nothing of gnn_bandits is
-imported. The rules are those of nbs/47_ledger.ipynb, written down a second time. The script prints
+imported. The rules are those of nbs/50_ledger.ipynb, written down a second time. The script prints
 both verdicts and leaves with 1 if one of them, in any panel, is not that of claims.csv and
 claims_panels.csv. Where the selection of settings is part of the uncertainty (the protocol
 "population"), the first two are recomputed from tuning.csv.gz, with resamples of its own, and from

@@ -1,4 +1,4 @@
-"What would bore a reader of nbs/12_bandits.ipynb and nbs/43_algorithms.ipynb."
+"What would bore a reader of nbs/12_bandits.ipynb and nbs/46_algorithms.ipynb."
 import json, math
 from dataclasses import asdict, fields
 

@@ -19,7 +19,7 @@ def tables():
 
 
 def test_the_committed_page_is_what_the_tables_say(tables):
-    cells = json.loads((NBS/"31_beside.ipynb").read_text(encoding="utf-8"))["cells"]
+    cells = json.loads((NBS/"34_beside.ipynb").read_text(encoding="utf-8"))["cells"]
     shown = ["".join(out["data"]["text/markdown"]) for cell in cells
              for out in cell.get("outputs", []) if "text/markdown" in out.get("data", {})]
     assert shown == [beside_page(*tables)], "run the notebook again"

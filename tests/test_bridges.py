@@ -1,4 +1,4 @@
-"What would bore a reader of nbs/22_bridges.ipynb: forms of input, shapes, many functions."
+"What would bore a reader of nbs/24_bridges.ipynb: forms of input, shapes, many functions."
 import pickle
 import subprocess
 import sys

@@ -71,7 +71,7 @@ def test_links_lead_to_notebooks():
 
 
 def test_every_entry_has_an_anchor_and_a_section():
-    page, keys = FILE.parents[1]/"30_errata.ipynb", list(read_table(FILE)["key"])
+    page, keys = FILE.parents[1]/"33_errata.ipynb", list(read_table(FILE)["key"])
     assert list(claim_sections(page, r'^entry\("\w+", "([\w-]+)"')) == keys
     text = page.read_text(encoding="utf-8")
     for key in keys: assert text.count(f'id=\\"erratum-{key}\\"') == 1, key

@@ -53,7 +53,7 @@ def toy_folder(folder, shifts):
 
 def toy_claim(**more):
     claims = []
-    @register(claims, "experiment", "toy", "Section 1", "47_ledger.ipynb", "population.csv.gz",
+    @register(claims, "experiment", "toy", "Section 1", "50_ledger.ipynb", "population.csv.gz",
               "paper.csv.gz", **more)
     def claim_toy(panel):
         "A is lower than B."
@@ -336,7 +336,7 @@ def test_incomplete_and_doubled_runs_are_refused(tmp_path):
 def test_registry_keeps_order_and_long_docstrings():
     claims = []
     for key in ("a", "b", "a"):
-        @register(claims, "theory", key, "Section 1", "47_ledger.ipynb")
+        @register(claims, "theory", key, "Section 1", "50_ledger.ipynb")
         def claim_something(results):
             """A sentence that
             takes two lines."""
@@ -360,7 +360,7 @@ def test_missing_folder_and_table_say_where_they_are(tmp_path):
 
 def test_written_ledger_is_read_back(tmp_path):
     claims = []
-    @register(claims, "theory", "small", "Section 1", "47_ledger.ipynb")
+    @register(claims, "theory", "small", "Section 1", "50_ledger.ipynb")
     def claim_small(results):
         "Small."
         return Finding("x, in words", 1e-7, -1/3, 2e5, "holds", "a \"quoted\" reason, with a comma")

@@ -1,4 +1,4 @@
-"What would bore a reader of 14_molecules: spellings, refusals, files, settings, missing packages."
+"What would bore a reader of 15_molecules: spellings, refusals, files, settings, missing packages."
 import doctest
 import importlib.metadata
 import json

@@ -41,10 +41,10 @@ def test_page_says_what_it_answers_and_what_it_showed(path):
 
 @pytest.mark.parametrize("path", [*NOTEBOOKS, ROOT/"nbs"/"index.ipynb"], ids=lambda p: p.stem)
 def test_links_lead_to_pages_and_words(path):
-    words = anchors(ROOT/"nbs"/"34_glossary.ipynb")
+    words = anchors(ROOT/"nbs"/"37_glossary.ipynb")
     for name, anchor in LINK.findall("\n".join(prose(path))):
         assert (path.parent/name).is_file(), f"{path.name} links to {name}"
-        if name == "34_glossary.ipynb" and anchor:
+        if name == "37_glossary.ipynb" and anchor:
             assert anchor in words, f"{path.name} links to the word {anchor}"
 
 

@@ -1,4 +1,4 @@
-"What would bore a reader of nbs/23_scale.ipynb: kills, damaged files, many random worlds, ties."
+"What would bore a reader of nbs/25_scale.ipynb: kills, damaged files, many random worlds, ties."
 import json
 import math
 import os

@@ -64,9 +64,9 @@ def pages(built):
 def copy(tmp_path, monkeypatch):
     "A project of two notebooks to play with; the working directory is inside it"
     (tmp_path/"nbs").mkdir()
-    for name in "settings.ini", "nbs/index.ipynb", "nbs/48_core.ipynb":
+    for name in "settings.ini", "nbs/index.ipynb", "nbs/51_core.ipynb":
         shutil.copy(ROOT/name, tmp_path/name)
-    menu = {"website": {"sidebar": {"contents": ["index.ipynb", "48_core.ipynb"]}}}
+    menu = {"website": {"sidebar": {"contents": ["index.ipynb", "51_core.ipynb"]}}}
     (tmp_path/"nbs"/"sidebar.yml").write_text(yaml.safe_dump(menu))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -348,7 +348,7 @@ def test_missing_sphinx_is_explained(copy, monkeypatch):
 
 
 def test_unlisted_notebook_is_refused(copy):
-    shutil.copy(copy/"nbs"/"48_core.ipynb", copy/"nbs"/"07_lost.ipynb")
+    shutil.copy(copy/"nbs"/"51_core.ipynb", copy/"nbs"/"07_lost.ipynb")
     with pytest.raises(ValueError, match="07_lost.ipynb"): site("out")
 
 
@@ -364,7 +364,7 @@ def test_warning_keeps_the_old_site(copy):
 
 
 def test_readme_is_reproducible(copy):
-    add_cell(copy/"nbs"/"index.ipynb", "Mind [core](48_core.ipynb), `@eq-a` and $x$.")
+    add_cell(copy/"nbs"/"index.ipynb", "Mind [core](51_core.ipynb), `@eq-a` and $x$.")
     site(readme=True)
     first = (copy/"README.md").read_bytes()
     site(readme=True)
