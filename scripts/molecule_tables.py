@@ -217,11 +217,10 @@ def bounds(fit, every, pool):
     return score
 
 
-def noisy_improvement(pool):
-    "qLogNEI in BoTorch of a Tanimoto Gaussian process fitted by marginal likelihood, as in GAUCHE."
+def tanimoto_process(pool):
+    "Fits a Tanimoto Gaussian process of BoTorch by marginal likelihood, as in GAUCHE."
     gpytorch, fit = optional("gpytorch", "botorch"), optional("botorch.fit", "botorch")
     botorch = optional("botorch.models.gpytorch", "botorch")
-    improvement = optional("botorch.acquisition", "botorch").qLogNoisyExpectedImprovement
 
     class Tanimoto(gpytorch.kernels.Kernel):
         "Looks the similarity up by the numbers of the molecules."
@@ -241,17 +240,31 @@ def noisy_improvement(pool):
             return gpytorch.distributions.MultivariateNormal(self.mean_module(x),
                                                              self.covar_module(x))
 
+    def fitted(X, y):
+        model = Model(X, y)
+        fit.fit_gpytorch_mll(gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model))
+        return model
+    return fitted
+
+
+def scores_of_new(gain, n, arms, part):
+    "An acquisition function of BoTorch at all candidates that were not measured, some at a time."
+    scores, new = np.full(n, -np.inf), np.setdiff1d(np.arange(n), arms)
+    parts = torch.tensor(new, dtype=torch.float64)[:, None, None].split(part)
+    scores[new] = torch.cat([gain(p) for p in parts]).numpy()
+    return scores
+
+
+def noisy_improvement(pool):
+    "qLogNEI in BoTorch of a Tanimoto Gaussian process."
+    fitted = tanimoto_process(pool)
+    improvement = optional("botorch.acquisition", "botorch").qLogNoisyExpectedImprovement
     def score(arms, told):
         X, y = torch.tensor(arms, dtype=torch.float64)[:, None], torch.tensor(told)
-        model = Model(X, (y - y.mean())/y.std())
-        fit.fit_gpytorch_mll(gpytorch.mlls.ExactMarginalLogLikelihood(model.likelihood, model))
+        model = fitted(X, (y - y.mean())/y.std())
         with torch.random.fork_rng(devices=()), torch.no_grad():
             torch.manual_seed(len(arms))                 # of the samples
-            gain = improvement(model, X, prune_baseline=True)
-            scores, new = np.full(len(pool), -np.inf), np.setdiff1d(np.arange(len(pool)), arms)
-            parts = torch.tensor(new, dtype=torch.float64)[:, None, None].split(256)
-            scores[new] = torch.cat([gain(p) for p in parts]).numpy()
-        return scores
+            return scores_of_new(improvement(model, X, prune_baseline=True), len(pool), arms, 256)
     return score
 
 
@@ -281,7 +294,8 @@ def play(score, values, budget, noise, rng):
     policy, arms, told = CampaignPolicy(), [], []
     state = np.full(len(values), "available", dtype="<U9")
     while len(arms) < budget:
-        if len(arms) < policy.first(len(values)): arm = propose(None, policy, 1, state, rng)[0][0]
+        if len(arms) < policy.first(len(values)):
+            arm = next(a for a in rng.permutation(len(values)).tolist() if a not in arms)
         else: arm = int(np.where(state == "available", score(arms, told), -np.inf).argmax())
         arms.append(arm), told.append(values[arm] + noise*rng.standard_normal())
         state[arm] = "measured"

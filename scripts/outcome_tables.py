@@ -9,7 +9,8 @@ from itertools import product
 
 import numpy as np
 import torch
-from molecule_tables import MODELS, all_qm9, drawn_pool           # the script beside this one
+from molecule_tables import (MODELS, all_qm9, drawn_pool,         # the script beside this one
+                             scores_of_new, tanimoto_process)
 from tables import Table
 
 from gnn_bandits.campaigns import CampaignPolicy, Purse, propose
@@ -28,49 +29,23 @@ class Blind(Purse):
     def per_price(self, scores, gain): return scores
 
 
-def tanimoto_gain(pool, signs):
-    "qLogEHVI in BoTorch of independent Tanimoto Gaussian processes fitted by marginal likelihood."
-    gpytorch, fit = optional("gpytorch", "botorch"), optional("botorch.fit", "botorch")
-    models = optional("botorch.models", "botorch")
-    base = optional("botorch.models.gpytorch", "botorch").GPyTorchModel
+def tanimoto_gain(pool):
+    "qLogEHVI in BoTorch of independent Tanimoto Gaussian processes."
+    fitted, models = tanimoto_process(pool), optional("botorch.models", "botorch")
     gain_of = optional("botorch.acquisition.multi_objective.logei", "botorch")
     cut = optional("botorch.utils.multi_objective.box_decompositions.non_dominated", "botorch")
     infer = optional("botorch.utils.multi_objective.hypervolume", "botorch").infer_reference_point
 
-    class Tanimoto(gpytorch.kernels.Kernel):
-        "Looks the similarity up by the numbers of the molecules."
-        def forward(self, a, b, diag=False, **params):
-            a, b = a[..., 0].long(), b[..., 0].long()
-            return pool.tanimoto[a, b] if diag else pool.tanimoto[a[..., None], b[..., None, :]]
-
-    class Model(gpytorch.models.ExactGP, base):
-        "Constant mean, scaled kernel."
-        num_outputs = 1
-        def __init__(self, X, y):
-            super().__init__(X, y, gpytorch.likelihoods.GaussianLikelihood())
-            self.mean_module = gpytorch.means.ConstantMean()
-            self.covar_module = gpytorch.kernels.ScaleKernel(Tanimoto())
-            self.double()
-        def forward(self, x):
-            return gpytorch.distributions.MultivariateNormal(self.mean_module(x),
-                                                             self.covar_module(x))
-
     def score(arms, told):
-        X = torch.tensor(arms, dtype=torch.float64)[:, None]
-        Y = torch.as_tensor(signs*told)
+        X, Y = torch.tensor(arms, dtype=torch.float64)[:, None], torch.as_tensor(told)
         Y = (Y - Y.mean(0))/Y.std(0)
-        each = [Model(X, y) for y in Y.T]
-        for m in each: fit.fit_gpytorch_mll(
-            gpytorch.mlls.ExactMarginalLogLikelihood(m.likelihood, m))
+        each = [fitted(X, y) for y in Y.T]
         with torch.random.fork_rng(devices=()), torch.no_grad():
             torch.manual_seed(len(arms))                 # of the samples
             ref = infer(Y[nondominated(Y)])
-            f = gain_of.qLogExpectedHypervolumeImprovement(
-                models.ModelListGP(*each), ref, cut.FastNondominatedPartitioning(ref, Y))
-            scores, new = np.full(len(pool), -np.inf), np.setdiff1d(np.arange(len(pool)), arms)
-            parts = torch.tensor(new, dtype=torch.float64)[:, None, None].split(64)
-            scores[new] = torch.cat([f(p) for p in parts]).numpy()
-        return scores
+            return scores_of_new(gain_of.qLogExpectedHypervolumeImprovement(
+                models.ModelListGP(*each), ref, cut.FastNondominatedPartitioning(ref, Y)),
+                len(pool), arms, 64)
     return score
 
 
@@ -118,7 +93,7 @@ def fronts(keys, options):
     share = measure_of(values, 1.)
     for seed, pair, recipe in keys:
         model, policy = RECIPES[recipe]
-        score = tanimoto_gain(pool, 1.) if policy == "qLogEHVI" else None
+        score = tanimoto_gain(pool) if policy == "qLogEHVI" else None
         arms = play(values, wishes, seed, MODELS[model](pool), score, "ei" if score else policy)
         yield dict(seed=seed, pair=pair, recipe=recipe,
                    **{f"after_{k}": share(arms[:k]) for k in STEPS})

@@ -290,6 +290,21 @@ def test_committed_ledger_is_what_the_code_says(tmp_path):
     assert again.read_bytes() == (RESULTS/"claims.csv").read_bytes()
 
 
+def test_readings_say_what_the_panels_show():
+    "Where a reading says that a claim holds with the settings as given, it does, and not with all"
+    sides = read_table(RESULTS/"claims_panels.csv").set_index(["key", "protocol", "regret"])
+    for key in ("gnn-beats-nn", "density-nn-ucb", "density-gap", "density-ucb-mostly",
+                "size-gnn-pe"):
+        verdicts = sides.loc[key].xs("cumulative regret", level="regret")["verdict"]
+        assert verdicts["settings as given"] == "holds" and verdicts["population"] != "holds"
+        assert "settings as given" in (claims.READINGS[key].flips + claims.READINGS[key].why) or (
+            "left out" in claims.READINGS[key].flips)
+    best = sides.loc["best-everywhere"]["contradicted"]
+    assert best["population", "cumulative regret"] == 0
+    assert best["population", "best-observed regret"] > 0
+    assert best["many rewards", "best-observed regret"] > 0
+
+
 def check_script(folder):
     return subprocess.run([sys.executable, ROOT/"scripts"/"check_verdicts.py", "--results", folder],
                           capture_output=True, text=True)
