@@ -7,8 +7,9 @@ WHEELENV := build/wheel-venv
 export MPLBACKEND := Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help reproduce reproduce-full test lint hooks oracle bench molecules tables site notebooks lock clean python-is-new-enough \
-        test-clean test-export test-notebooks test-pytest test-wheel test-readme processors processors-quick
+.PHONY: help reproduce reproduce-full test lint types hooks oracle bench molecules tables site notebooks lock clean python-is-new-enough \
+        lowest newest test-clean test-export test-notebooks test-pytest test-wheel test-readme processors processors-quick \
+        mutants mutants-quick fuzz
 
 help:  ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +39,7 @@ reproduce-full: $(VENV)/installed  ## The whole of it at the paper's size; stop 
 	$(VENV)/bin/gnn_bandits reproduce --out reproduction-full
 	-$(VENV)/bin/python scripts/compare.py reproduction-full nbs/results
 
-CHECKS = lint test-clean test-export test-notebooks test-pytest test-wheel test-readme
+CHECKS = lint types test-clean test-export test-notebooks test-pytest test-wheel test-readme
 
 test: $(VENV)/installed  ## Every check, in order; what failed is listed at the end
 	@mkdir -p build && rm -f build/pytest.log
@@ -66,9 +67,9 @@ test-pytest: $(VENV)/installed
 	@$(if $(wildcard build/site/index.html),BUILT_SITE=build/site) bash -o pipefail -c '$(VENV)/bin/python -m pytest tests --ignore tests/oracle -n 2 --dist loadfile --no-loadscope-reorder | tee build/pytest.log'
 
 test-wheel: $(VENV)/installed
-	@echo "== the wheel, in an empty environment"
+	@echo "== the wheel, built twice with the same bytes, in an empty environment"
 	rm -rf build/wheel $(WHEELENV)
-	$(VENV)/bin/python -m pip wheel --quiet --no-deps --no-build-isolation -w build/wheel .
+	$(VENV)/bin/python scripts/release.py build/wheel --twice
 	$(PYTHON) -m venv $(WHEELENV)
 	$(WHEELENV)/bin/python $(INSTALL) build/wheel/*.whl
 	cd build && wheel-venv/bin/python ../tests/wheel_smoke.py
@@ -83,9 +84,27 @@ processors: $(VENV)/installed  ## Tests, notebooks and stored campaigns under si
 processors-quick: $(VENV)/installed  ## Kernels, posteriors, campaigns and claims on one processor other than this one
 	$(VENV)/bin/python scripts/processors.py --quick --again
 
+EXAMPLES ?= 1000
+mutants: $(VENV)/installed  ## Break every module in 200 places and see which check notices, many hours; goes on where it was
+	$(VENV)/bin/python scripts/mutants.py map
+	$(VENV)/bin/python scripts/mutants.py play
+	$(VENV)/bin/python scripts/mutants.py list
+
+mutants-quick: $(VENV)/installed  ## Two minutes of mutants that were noticed once: they must be noticed again
+	$(VENV)/bin/python scripts/mutants.py quick --minutes 2
+
+fuzz: $(VENV)/installed  ## EXAMPLES=1000 random examples of every property; random files, calls and kills for an hour
+	EXAMPLES=$(EXAMPLES) $(VENV)/bin/python -m pytest tests/test_properties.py
+	@mkdir -p build/fuzz
+	$(VENV)/bin/python scripts/faults.py --part files calls kills --minutes 20 --out build/fuzz
+
 lint: $(VENV)/installed  ## Style and plain mistakes, in notebooks and scripts alike (ruff)
 	@echo "== style"
 	$(VENV)/bin/ruff check .
+
+types: $(VENV)/installed  ## Types (mypy), with patched methods in their classes; says what is not checked yet
+	@echo "== types"
+	$(VENV)/bin/python scripts/typed.py check
 
 hooks: $(VENV)/installed  ## Once after cloning: git merges notebooks cell by cell (nbdev)
 	$(VENV)/bin/nbdev_install_hooks
@@ -125,8 +144,26 @@ notebooks: $(VENV)/installed  ## Rerun every notebook in place, then clean and e
 	$(VENV)/bin/nbdev_clean
 	$(VENV)/bin/nbdev_export
 
-lock: $(VENV)/installed $(ORACLE)/installed  ## Rewrite constraints.txt from the two environments
+lock: $(VENV)/installed $(ORACLE)/installed  ## Rewrite constraints.txt and LICENCES.md from the environments
 	$(PYTHON) scripts/lock.py $(VENV)/bin/python $(ORACLE)/bin/python
+	$(VENV)/bin/python scripts/lock.py --licences
+
+# The library's own tests at either end of its ranges, in an environment of their own
+ENDS    = molecules excel pyg sklearn parquet
+LIBRARY = $(filter-out $(addprefix tests/test_,bridges.py bench.py pages.py site.py serve.py),$(wildcard tests/test_*.py))
+
+define test-with
+rm -rf build/$@ && $(PYTHON) -m venv build/$@
+$(PYTHON) scripts/lock.py --$@ $(ENDS) > build/$@.txt
+build/$@/bin/python -m pip install --quiet --disable-pip-version-check -r build/$@.txt pytest pytest-xdist
+NUMBA_CACHE_DIR=$(CURDIR)/build/$@-cache PYTHONPATH=$(CURDIR) build/$@/bin/python -m pytest -n 2 --dist loadfile $(LIBRARY)
+endef
+
+lowest: python-is-new-enough  ## The library's tests with the oldest versions that settings.ini accepts
+	$(test-with)
+
+newest: python-is-new-enough  ## The same with the newest versions there are; PYTHON=python3.13 for another Python
+	$(test-with)
 
 clean:  ## Remove environments and everything built
 	rm -rf $(VENV) $(ORACLE) build dist *.egg-info _docs _proc reproduction reproduction-full bench.json .pytest_cache .ruff_cache

@@ -1,15 +1,36 @@
 "Packaging: everything is read from settings.ini."
 from configparser import ConfigParser
 from pathlib import Path
+from runpy import run_path
+from shutil import copystat
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
-here = Path(__file__).parent
+here = Path(__file__).resolve().parent
+typed = run_path(str(here / "scripts" / "typed.py"))    # its functions, by name
 config = ConfigParser(delimiters=["="])
 config.read(here / "settings.ini", encoding="utf-8")
 cfg = config["DEFAULT"]
 extras = {key.removesuffix("_requirements"): value.split()
           for key, value in cfg.items() if key.endswith("_requirements")}
+
+
+class BuildWithStubs(build_py):
+    "The package, and stubs for what type checkers cannot read in it; an editable install has none."
+    def stubs(self):
+        texts = {} if self.editable_mode else dict(typed["stubs"]())
+        return {Path(self.build_lib, "gnn_bandits", name): text for name, text in texts.items()}
+
+    def run(self):
+        super().run()
+        for path, text in self.stubs().items():
+            typed["put"](path, text)
+            copystat(path.with_suffix(".py"), path)    # same sources, same wheel
+
+    def get_outputs(self, include_bytecode=1):
+        return [*super().get_outputs(include_bytecode), *map(str, self.stubs())]
+
 
 setup(
     name=cfg["lib_name"],
@@ -33,7 +54,7 @@ setup(
     ],
     packages=find_packages(include=["gnn_bandits", "gnn_bandits.*"],
                            exclude=["gnn_bandits.project"]),    # for clones only
-    package_data={"gnn_bandits": ["*.mplstyle", "assets/*"],
+    package_data={"gnn_bandits": ["*.mplstyle", "py.typed", "assets/*"],
                   "gnn_bandits.paper": ["*.csv", "*.json"]},
     python_requires=f">={cfg['min_python']}",
     install_requires=cfg["requirements"].split(),
@@ -42,5 +63,6 @@ setup(
         "console_scripts": cfg["console_scripts"].split(),
         "nbdev": [f"{cfg['lib_path']}={cfg['lib_path']}._modidx:d"],
     },
+    cmdclass={"build_py": BuildWithStubs},
     zip_safe=False,
 )

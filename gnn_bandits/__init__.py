@@ -32,7 +32,8 @@ _HOME = {name: module for module, names in {
     "bandits": "make_algorithm run_bandit Algorithm History Options",
     "watch": "Watch",
     "surrogate": "Surrogate",
-    "campaigns": "Campaign CampaignPolicy",
+    "logbook": "CampaignPolicy",
+    "campaigns": "Campaign",
     "bridges": "GraphRegressor",
     "scale": "featurize Library LazyPosterior",
 }.items() for name in names.split()}

@@ -20,6 +20,7 @@ from torch import Tensor
 from .core import (check_arms, check_choice, check_number, check_rewards, check_rng,
                               counter_rng, first_best, one_thread, pack_arrays, progress_bar,
                               split_rng, unpack_arrays, write_atomically)
+from .gntk import check_domains
 from .graphs import GraphDomain
 from .policies import POLICIES, plausible
 from .priors import Prior
@@ -239,7 +240,7 @@ def make_algorithm(
         return paper_algorithm(name, domain, model, preset, prior, rng, options)
     inputs, policy = ALGORITHMS[name]
     o, (_, own) = Options(**{"beta": POLICIES[policy].beta} | options), split_rng(rng, 2)
-    if prior is None: prior = Prior.gntk(domain, L=o.L, inputs=inputs)
+    if prior is None: prior = Prior.gntk(check_domains(domain), L=o.L, inputs=inputs)
     check_prior(prior, domain, inputs, o.L)
     return Algorithm(name, prior, o, own)
 
@@ -313,7 +314,7 @@ def step(
     "One pull, and what the books say of it."
     arm, guess = alg.ask(), first_best(alg.mean)
     before = float(alg.mean[guess]), int(alg.active.sum()), float(alg.std[arm])
-    reward = env.pull(arm)
+    reward = float(env.pull(arm))
     best = (reward, arm) if best is None or reward > best[0] else best
     alg.tell(arm, reward)
     regrets = (env.optimum - float(env.f[a]) for a in (arm, guess, best[1]))
@@ -347,10 +348,10 @@ def run_bandit(
     rows = restore(alg, env, checkpoint) if checkpoint and Path(checkpoint).exists() else []
     if len(rows) > T: raise ValueError(f"{checkpoint} holds {len(rows)} pulls, more than {T=}")
     begun, state, saved = alg.t - len(rows), alg.state, time.monotonic()
-    best = max(((r[1], -i, r[0]) for i, r in enumerate(rows)), default=None)
-    best = best and (best[0], best[2])
+    first = max(((r[1], -i, r[0]) for i, r in enumerate(rows)), default=None)
+    best = None if first is None else (first[0], first[2])
     bar = progress_bar(total=T, desc=alg.name, initial=len(rows), unit="pull", show=progress)
-    keep = lambda: save(alg, env, rows[:state.t - begun], checkpoint, state)
+    keep = lambda path: save(alg, env, rows[:state.t - begun], path, state)
     try:
         with bar:
             while len(rows) < T:
@@ -359,10 +360,10 @@ def run_bandit(
                 state = alg.state                     # rows and state belong together from here on
                 bar.update()
                 if checkpoint and time.monotonic() - saved > every:
-                    keep()
+                    keep(checkpoint)
                     saved = time.monotonic()
     except KeyboardInterrupt:
-        if checkpoint: keep()
+        if checkpoint: keep(checkpoint)
         raise
     return as_history(rows)
 
@@ -381,7 +382,8 @@ def save(
     state:State|None=None, # The algorithm's record after those rows; that of now if not given
 )->Path:
     "Write a run to disk, so that it can go on later."
-    state, counts = state or alg.state, {}
+    state = state or alg.state
+    counts:dict[str, int] = {}
     for r in rows: counts[str(r[0])] = counts.get(str(r[0]), 0) + 1
     meta = run_facts(alg) | dict(forgotten=state.forgotten, env=env.state() | {"counts": counts})
     arrays = as_history(rows).columns() | dict(mean=state.mean, active_set=state.active)

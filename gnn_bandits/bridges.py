@@ -9,6 +9,7 @@ __all__ = ['as_domain', 'kind_of', 'GraphRegressor', 'candidate_numbers', 'joint
 # %% ../nbs/24_bridges.ipynb #17beda9e
 import inspect
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -229,11 +230,13 @@ def condition(
 def pool_model_class():
     "The class of BoTorch models over a pool; BoTorch is imported here."
     base = optional("botorch.models.model", "botorch")
+    Model:Any = base.Model
+    Fantasies:Any = base.FantasizeMixin
     posteriors = optional("botorch.posteriors", "botorch")
     gpytorch = optional("gpytorch", "botorch")
     operator = optional("linear_operator", "botorch").to_linear_operator
 
-    class PoolModel(base.Model, base.FantasizeMixin):
+    class PoolModel(Model, Fantasies):
         "A posterior over a pool for BoTorch; X holds candidate numbers, shape (..., q, 1)."
         num_outputs = 1
         def __init__(self, belief, seen):

@@ -28,9 +28,9 @@ def beta(
     *,
     norm_factor:float=math.sqrt(2), # 1 for the kernel itself; root 2 for a finite network
     log_factor:float=2., # 2 as in the theorem; 4 as its proof has it, which halves delta
-    m:int=None, # Width of a network trained by gradient descent; none: no third term
-    eta:float=None, # Its learning rate
-    J:int=None, # Its number of steps
+    m:int|None=None, # Width of a network trained by gradient descent; none: no third term
+    eta:float|None=None, # Its learning rate
+    J:int|None=None, # Its number of steps
 )->float:
     """Multiplier of the posterior standard deviation in the confidence set of the theorem.
 
@@ -44,8 +44,9 @@ def beta(
     check_number("sigma", sigma)
     if not delta < 1: raise ValueError(f"expected delta between 0 and 1, got {delta=}")
     two = norm_factor*B + sigma/math.sqrt(lam)*math.sqrt(2*math.log(log_factor*arms/delta))
-    if (m, eta, J) == (None, None, None): return two
-    for name, value in dict(m=m, eta=eta, J=J).items(): check_number(name, value, above=True)
+    if m is eta is J is None: return two
+    for name, third in dict(m=m, eta=eta, J=J).items(): check_number(name, third, above=True)
+    assert m is not None and eta is not None and J is not None    # refused by `check_number`
     if m*eta*lam >= 1:
         raise ValueError(f"expected a learning rate below {1/(m*lam):.3g}, 1/(m*lam), got {eta}")
     return two + math.sqrt(2*B/(m*eta*lam))*(math.sqrt(2) + (1 - m*eta*lam)**(J/2))

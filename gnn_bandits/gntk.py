@@ -22,7 +22,7 @@ from .graphs import GraphDomain
 from .ntk import COMPILED, STRIP, TERMS, ntk_strip, series_of
 
 # %% ../nbs/04_gntk.ipynb #7ebcc8b2
-def check_domains(*domains):
+def check_domains(*domains)->GraphDomain: # The first of them
     "Refuse what is not a `GraphDomain`, and feature dimensions that differ."
     for X in domains:
         if not isinstance(X, GraphDomain):
@@ -30,6 +30,7 @@ def check_domains(*domains):
                              "build one with GraphDomain.from_arrays")
     if len({X.d for X in domains}) > 1:
         raise ValueError(f"expected one feature dimension, got d = {[X.d for X in domains]}")
+    return domains[0]
 
 def node_counts(X, average):
     "What the sum over the nodes of each graph is divided by."

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -65,7 +66,7 @@ class Edges:
         "The edges of chosen rows, `counts` of them for each graph."
         pick = lambda a: None if a is None else a[rows]
         offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        return Edges(pick(self.source), pick(self.target), offsets, pick(self.weight),
+        return Edges(self.source[rows], self.target[rows], offsets, pick(self.weight),
                      pick(self.type), pick(self.way))
     def span(self, first, stop):
         "The edges of graphs `first` to `stop` - 1, without a copy."
@@ -91,7 +92,7 @@ def row_numbers(starts, counts):
 class Column:
     "What stands beside each graph of a domain: a number, a category, or another graph."
     values:Tensor # (n,) the numbers; or of each row, which level it has
-    levels:object=None # A list of categories, or a domain of graphs; None: values are numbers
+    levels:Any=None # A list of categories, or a domain of graphs; None: values are numbers
     @property
     def kind(self)->str:
         "What it holds, in a word."
@@ -106,6 +107,7 @@ class Column:
 # %% ../nbs/02_graphs.ipynb #f1bbf26f
 class PackedGraphs:
     "What follows from packed rows: how many graphs there are, where they begin, their padded form."
+    nodes:Tensor; sizes:Tensor; N:int; edges:Edges|None; notes:dict; beside:dict
     def _set(self, nodes, sizes, N, edges=None, notes=None, raw=None, hops=None,
              beside=None):
         "Fill the fields; what comes has been checked."
@@ -119,7 +121,6 @@ class PackedGraphs:
         "What a copy needs; the rest can be made again."
         return {k: v for k, v in vars(self).items() if k not in ("h", "offsets")}
     def __len__(self): return len(self.sizes)
-    def __iter__(self): return (self[i] for i in range(len(self)))
     def __repr__(self):
         few, many = int(self.sizes.min()), int(self.sizes.max())
         count = few if few == many else f"{few} to {many}"
@@ -181,6 +182,7 @@ class GraphDomain(PackedGraphs):
         h, # (n, N, d) unit rows; zero rows, always last, are padding
         sizes=None, # (n,) node counts; counted from `h` when not given
     ): self._set(*drop_padding(h, sizes))
+    def __iter__(self): return (self[i] for i in range(len(self)))
 
 # %% ../nbs/02_graphs.ipynb #ca211e26
 def drop_padding(h, sizes):
@@ -295,7 +297,8 @@ def check_hops(
 )->tuple[int, ...]:
     "Refuse what is not a number of aggregation rounds, or a list of different ones."
     rounds = plain(hops)
-    whole = all(isinstance(k, Integral) and not isinstance(k, bool) and k >= 0 for k in rounds)
+    whole = all(isinstance(k, Integral) and not isinstance(k, bool) and int(k) >= 0
+                for k in rounds)
     if not rounds or not whole or len(set(rounds)) < len(rounds):
         raise ValueError("expected hops to be an integer of at least 0, or a list of different "
                          f"ones, got {hops!r}")
@@ -339,11 +342,12 @@ def adjacency(
     if way is not None and self.edges.way is None:
         raise ValueError("the edges of this domain have no directions; make it from directed "
                          "graphs")
+    array = lambda a: None if a is None else a.numpy()
     source, target = (a.numpy() for a in self.edges.numbers(self.offsets))
-    weight = None if self.edges.weight is None else self.edges.weight.numpy()
-    total, along = len(self.nodes), None if way is None else self.edges.way.numpy()
+    weight, along = array(self.edges.weight), None if way is None else array(self.edges.way)
+    total = len(self.nodes)
     if type is not None:
-        chosen = self.edges.type.numpy() == type
+        chosen = array(self.edges.type) == type
         source, target = source[chosen], target[chosen]
         weight = None if weight is None else weight[chosen]
         along = None if along is None else along[chosen]
@@ -370,7 +374,7 @@ def __getitem__(
 )->GraphDomain:
     "The domain of the chosen graphs, in that order."
     n, edges = len(self), self.edges
-    if isinstance(idx, Integral) and not isinstance(idx, bool) and -n <= idx < n:
+    if isinstance(idx, Integral) and not isinstance(idx, bool) and -n <= int(idx) < n:
         idx = slice(int(idx) % n, int(idx) % n + 1)
     if isinstance(idx, slice) and idx.step in (None, 1):
         first, stop, _ = idx.indices(n)
@@ -421,8 +425,8 @@ def twins(
     check_choice("average", average, ("nodes", "padded"))
     rows = X.nodes if rows is None else rows
     parts = [waves(z) for z in rows.split(2**18)]
-    key = np.add.reduceat(torch.cat(parts).numpy(), X.offsets[:-1].numpy(), axis=0)
-    key = torch.from_numpy(key)/(X.sizes[:, None] if average == "nodes" else X.N)
+    sums = np.add.reduceat(torch.cat(parts).numpy(), X.offsets[:-1].numpy(), axis=0)
+    key = torch.from_numpy(sums)/(X.sizes[:, None] if average == "nodes" else X.N)
     order = key[:, 0].argsort(stable=True)
     new = (key[order].diff(dim=0).abs() > 1e-12).any(1)
     group = torch.cat([torch.zeros(1, dtype=torch.long), new.cumsum(0)])
@@ -462,8 +466,8 @@ def look_alike(
 )->bool:
     "Whether many nodes have the same features, as atoms and labelled nodes have."
     if X.raw is None or X.edges is None: return False
-    some = X.raw[:4096].numpy() + 0.                        # no zero with a sign
-    return len(np.unique(some, axis=0)) <= len(some)/4
+    some = np.ascontiguousarray(X.raw[:4096].numpy() + 0.)  # no zero with a sign
+    return len({row.tobytes() for row in some}) <= len(some)/4
 
 # %% ../nbs/02_graphs.ipynb #6b1f0a34
 UNSEEN = ("R centre", "S centre", "E bonds", "Z bonds") # What kernels with relations leave out
@@ -490,8 +494,10 @@ def count_lost(
     "How many graphs have a twin that no kernel of a campaign can tell from them."
     first = twins(X)
     some = (first.bincount(minlength=len(X))[first] > 1).nonzero()[:, 0]
-    if not len(some) or X.raw is None or X.edges is None: return len(some)
-    alike, Y, keys = look_alike(X), X[some], [first[some]]
+    if not len(some) or X.edges is None: return len(some)
+    Y = X[some]
+    if Y.raw is None or Y.edges is None: return len(some)
+    alike, keys = look_alike(X), [first[some]]
     x, sizes = Y.raw.numpy(), Y.sizes.numpy()
     for k in {0, 1, 2} - {X.hops} if isinstance(X.hops, int) else ():
         try: rows = aggregate_graphs(x, sizes, Y.edges, (k,))
@@ -644,7 +650,7 @@ def dense_edges(A):
 # %% ../nbs/02_graphs.ipynb #089e64de
 def concat_edges(parts):
     "The edges of several domains; a missing weight is one, types stay if all have them."
-    ends = [torch.cat([getattr(e, k) for e in parts]) for k in ("source", "target")]
+    source, target = (torch.cat([getattr(e, k) for e in parts]) for k in ("source", "target"))
     counts = torch.cat([e.offsets.diff() for e in parts])
     one = lambda e: torch.ones(len(e), dtype=torch.float64) if e.weight is None else e.weight
     plain = all(e.weight is None for e in parts)
@@ -656,7 +662,8 @@ def concat_edges(parts):
         raise ValueError("some of these graphs are directed and others are not; make all of them "
                          "directed, or read all with directed=False")
     way = torch.cat([e.way for e in parts if len(e)]) if any(led) else None
-    return Edges(*ends, torch.cat([counts.new_zeros(1), counts.cumsum(0)]), weight, type, way)
+    offsets = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    return Edges(source, target, offsets, weight, type, way)
 
 # %% ../nbs/02_graphs.ipynb #2a7bab39
 def as_array(a):
@@ -743,10 +750,10 @@ def check_finite(x, sizes):
 # %% ../nbs/02_graphs.ipynb #b32344ad
 def encode(column, sizes, classes=None):
     "One column for each class, and a note that says so."
-    found, number = np.unique(column, return_inverse=True)
-    check_memory(f"{len(found)} classes of {len(column)} nodes", 8.*len(found)*len(column),
+    values, number = np.unique(column, return_inverse=True)
+    check_memory(f"{len(values)} classes of {len(column)} nodes", 8.*len(values)*len(column),
                  'use labels="number" if the column is a number and not a class')
-    found = [v.item() for v in found]
+    found = [v.item() for v in values]
     classes = found if classes is None else plain(classes)
     place = {v: k for k, v in enumerate(classes)}
     if unknown := [v for v in found if v not in place]:
@@ -785,8 +792,8 @@ def pack_edges(
     local = lambda a: torch.from_numpy((a - ends[graph]).astype(np.int32))
     tensor = lambda a: None if a is None else torch.from_numpy(a)
     if (weight == 1).all(): weight = None
-    edges = Edges(local(key//total), local(key % total), tensor(offsets), tensor(weight),
-                  tensor(type), tensor(way))
+    edges = Edges(local(key//total), local(key % total), torch.from_numpy(offsets),
+                  tensor(weight), tensor(type), tensor(way))
     return edges, [f"self-loops ({loops})"]*(loops > 0)
 
 def choose(a, rows):
@@ -1160,8 +1167,8 @@ def networkx_edges(g, weight, type, i):
     if type is not None and (lack := [e for e in edges if type not in e[2]]):
         raise ValueError(f"graph {i}: the edge between {lack[0][0]!r} and {lack[0][1]!r} has no "
                          f"attribute {type!r}")
-    w = None if weight is None else [e[2].get(weight, 1) for e in edges]
-    try: w = None if w is None else np.array(w, dtype=np.float64)
+    found = None if weight is None else [e[2].get(weight, 1) for e in edges]
+    try: w = None if found is None else np.array(found, dtype=np.float64)
     except (TypeError, ValueError) as e:
         raise ValueError(f"graph {i}: the edge attribute {weight!r} is not a number ({e})") from e
     return source, target, w, None if type is None else np.array([e[2][type] for e in edges])
@@ -1451,7 +1458,8 @@ def join_column(name, columns):
 
 def each_once(values, graphs):
     "A column of graphs in which each graph stands once; equal means equal in every number."
-    rows, seen, at = [graphs.nodes, graphs.raw], {}, []
+    seen:dict[tuple, int] = {}
+    rows, at = [graphs.nodes, graphs.raw], []
     for i, (a, b) in enumerate(zip(graphs.offsets[:-1].tolist(), graphs.offsets[1:].tolist())):
         e = None if graphs.edges is None else graphs.edges.span(i, i + 1)
         parts = [None if r is None else r[a:b] for r in rows]
@@ -1473,11 +1481,11 @@ def permute(
     if isinstance(c, np.random.Generator):
         order = torch.cat([random_orders(s, N, c) for s in self.sizes.split(block)])
     else:
-        c = torch.as_tensor(c)
-        if not torch.equal(c.sort()[0], torch.arange(N)) or (self.sizes < N).any():
+        one = torch.as_tensor(c)
+        if not torch.equal(one.sort()[0], torch.arange(N)) or (self.sizes < N).any():
             raise ValueError(f"expected a permutation of 0..{N - 1} and graphs that all have {N} "
-                             f"nodes, got {c}")
-        order = c.repeat(len(self))
+                             f"nodes, got {one}")
+        order = one.repeat(len(self))
     order = order + torch.repeat_interleave(self.offsets[:-1], self.sizes)
     return choose_rows(self, lambda a: a[order], self.sizes, renumber(self, order),
                        self.beside)
@@ -1501,8 +1509,9 @@ def renumber(X, order):
     rows = (2*(low*len(order) + high) + (0 if way is None else way < 0)).argsort()
     shift = torch.repeat_interleave(X.offsets[:-1], X.edges.offsets.diff())
     new = X.edges.rows(rows, X.edges.offsets.diff())
-    ends = [(a[rows] - shift).to(torch.int32) for a in (low, high)]
-    return Edges(*ends, new.offsets, new.weight, new.type, None if way is None else way[rows])
+    source, target = ((a[rows] - shift).to(torch.int32) for a in (low, high))
+    way = None if way is None else way[rows]
+    return Edges(source, target, new.offsets, new.weight, new.type, way)
 
 # %% ../nbs/02_graphs.ipynb #a4c81e51
 @patch
@@ -1632,8 +1641,8 @@ def joined(
 def as_bytes(self:GraphDomain)->bytes:
     "The domain as the content of a file."
     once = self.raw is self.nodes
-    meta = dict(kind="GraphDomain", version=3, N=self.N, notes=self.notes, hops=self.hops,
-                raw_is_nodes=once)
+    meta:dict[str, Any] = dict(kind="GraphDomain", version=3, N=self.N, notes=self.notes,
+                               hops=self.hops, raw_is_nodes=once)
     more = {} if self.edges is None else {f"edge_{k}": v for k, v in vars(self.edges).items()}
     more |= {} if once else {"raw": self.raw}
     more = {k: v for k, v in more.items() if v is not None}

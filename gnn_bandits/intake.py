@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['HEAD', 'MOST_COLUMNS', 'WORKBOOKS', 'PARQUETS', 'NOTHING', 'FORMULA', 'PLAIN_NUMBER', 'LONGEST', 'MOST_ROWS', 'FILES',
            'MOST_LEVELS', 'LEAVE_OUT', 'TABLES', 'GRAPHS', 'MOST_HOPS', 'Upload', 'existing', 'stream', 'decoded',
-           'head_of_text', 'records', 'first_rows', 'check_columns', 'kind_of', 'read_cells', 'as_cell', 'escaped',
-           'unescaped', 'check_workbook', 'check_sheet', 'read_sheet', 'whole', 'chosen_sheet', 'header_row',
+           'head_of_text', 'records', 'first_rows', 'check_columns', 'kind_of', 'read_columns', 'read_cells', 'as_cell',
+           'escaped', 'unescaped', 'check_workbook', 'check_sheet', 'read_sheet', 'whole', 'chosen_sheet', 'header_row',
            'column_names', 'to_number', 'to_value', 'numbers', 'swallowed', 'read_results', 'results_in',
            'for_spreadsheet', 'from_spreadsheet', 'sheet', 'same_id', 'meant', 'file_kind', 'as_file', 'as_workbook',
            'to_fill_in', 'check_nodes', 'read_graphml', 'too_deep', 'read_nodelink', 'nodelink_graph',
@@ -22,15 +22,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.etree.ElementTree import ParseError
 
 import numpy as np
 
-from .core import (BEYOND, Bound, as_csv, check_choice, check_file, check_memory,
-                              optional, pd, shown)
-from .graphs import (LARGEST, GraphDomain, aggregate_graphs, check_hops,
-                                is_number)
-from .molecules import parse_smiles, read_reactions, read_smiles
+from .core import (BEYOND, Bound, absent, as_csv, check_choice, check_file, check_memory,
+                              is_a, optional, pd, shown)
+
+if TYPE_CHECKING: from gnn_bandits.graphs import GraphDomain
 
 # %% ../nbs/44_intake.ipynb #19e0bdbd
 HEAD = 2**22 # Bytes of a file that are looked at before the rest is read
@@ -161,13 +161,13 @@ def kind_of(
                          f"{sheet!r}")
     return kind
 
-def read_cells(
+def read_columns(
     path:str|Path|Upload, # A .csv, .tsv, .txt, .xlsx or .parquet file
     needed:Sequence=(), # Columns that must be there
     once:Sequence=(), # Columns that may be there, but not twice
     sheet:str|None=None, # The sheet of an .xlsx file; the first one if not given
-)->"pd.DataFrame": # One row a row, all cells text
-    "A table from a file, every cell as text."
+)->dict[str, list[str]]: # From the name of a column to its cells
+    "The columns of a file, every cell as text."
     path = existing(path)
     if (kind := kind_of(path, sheet)) == "parquet": return read_parquet(path, needed)
     if kind == "xlsx":
@@ -191,9 +191,19 @@ def read_cells(
     line = 1 + len(text[:begin].splitlines())
     return text_table(records(text[begin:], separator, path, line), header, path)
 
+def read_cells(
+    path:str|Path|Upload, # A .csv, .tsv, .txt, .xlsx or .parquet file
+    needed:Sequence=(), # Columns that must be there
+    once:Sequence=(), # Columns that may be there, but not twice
+    sheet:str|None=None, # The sheet of an .xlsx file; the first one if not given
+)->"pd.DataFrame": # One row a row, all cells text
+    "A table from a file, every cell as text."
+    columns = read_columns(path, needed, once, sheet)    # a bad file is refused without pandas
+    return pd.DataFrame(columns, dtype=str)
+
 # %% ../nbs/44_intake.ipynb #a40c1e98
 def text_table(found, header, path):
-    "A table from the records of a file, the first of which that is not blank is the header."
+    "Columns from the records of a file, the first of which that is not blank is the header."
     width, rows, seen = len(header), [], False
     for line, row in found:
         blank = not any(c.strip() for c in row)
@@ -212,7 +222,7 @@ def text_table(found, header, path):
         while (own := f"{name}.{taken[name]}" if taken[name] else name) in columns: taken[name] += 1
         columns[own] = list(cells)
         taken[name] += 1
-    return pd.DataFrame(columns, dtype=str)
+    return columns
 
 # %% ../nbs/44_intake.ipynb #7ab1e001
 def as_cell(
@@ -221,7 +231,7 @@ def as_cell(
 )->str:
     "A typed value as the text of a cell."
     if isinstance(value, str): return value
-    if value is None or pd.api.types.is_scalar(value) and pd.isna(value): return ""
+    if absent(value): return ""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53: value = int(value)
     if isinstance(value, datetime): return value.isoformat(" ").removesuffix(" 00:00:00")
     if type(value) is int and re.fullmatch("0+", form or ""): return f"{value:0{len(form)}d}"
@@ -229,7 +239,7 @@ def as_cell(
 
 # %% ../nbs/44_intake.ipynb #7ae43cc2
 def read_parquet(path, needed):
-    "A table from a Parquet file, every cell as text."
+    "The columns of a Parquet file, every cell as text."
     room = optional("pyarrow.parquet", "parquet")
     try:
         with stream(path) as f: facts = room.read_metadata(f)
@@ -245,7 +255,7 @@ def read_parquet(path, needed):
     table = table.to_pandas(ignore_metadata=True, integer_object_nulls=True)
     table = table.drop(columns=[c for c in table if re.fullmatch(r"__index_level_\d+__", str(c))])
     if not len(table): raise ValueError(f"{path} has no rows")
-    return pd.DataFrame({str(c): [as_cell(v) for v in table[c].tolist()] for c in table}, dtype=str)
+    return {str(c): [as_cell(v) for v in table[c].tolist()] for c in table}
 
 # %% ../nbs/44_intake.ipynb #7ab1e006
 def escaped(
@@ -409,17 +419,18 @@ def to_value(
                          ">10 or <0.1") from e
 
 def numbers(
-    table:"pd.DataFrame", # From `read_cells`
+    table:"pd.DataFrame | dict", # From `read_cells` or `read_columns`
     column:str, # Its name
     path:str|Path, # Of the file, for the message
     read=to_number, # How a cell is read; `to_value` also reads bounds
 )->list: # Numbers, None where a cell is empty
     "A column of numbers; refuses text, naming the row and the column."
-    out = []
-    for row, cell in zip(table.index + 1, table[column].tolist()):
+    out, cells, rows = [], table[column], range(len(table[column]))
+    if is_a(table, "pandas.DataFrame"): cells, rows = cells.tolist(), table.index
+    for row, cell in zip(rows, cells):
         try: out.append(None if cell.strip().lower() in NOTHING else read(cell))
         except ValueError as e:
-            raise ValueError(f"{path}: row {row}, column {column!r}: {e}") from e
+            raise ValueError(f"{path}: row {row + 1}, column {column!r}: {e}") from e
     return out
 
 # %% ../nbs/44_intake.ipynb #f0ad5b2d
@@ -441,18 +452,25 @@ def read_results(
     sheet:str|None=None, # The sheet of an .xlsx file; the first one if not given
 )->"pd.DataFrame": # id, value, noise, note; the last two only if the file has them
     "Measurements from a file, as `Campaign.tell` takes them."
-    table = read_cells(path, [id] if outcomes else [id, value], ("noise", "note", *outcomes), sheet)
-    return results_in(table, path, id, value, outcomes)
+    needed, once = [id] if outcomes else [id, value], ("noise", "note", *outcomes)
+    table = read_columns(path, needed, once, sheet)
+    return pd.DataFrame(results_in(table, path, id, value, outcomes))
 
-def results_in(table, path, id="id", value="value", outcomes=()):
-    "Measurements from a table of texts."
-    for column in table:
-        for row, cell in enumerate(table[column].tolist(), 1):
+def results_in(
+    table:dict[str, list[str]], # From `read_columns`
+    path:str|Path|Upload, # Of the file, for the message
+    id:str="id", # The column of ids
+    value:str="value", # The column of values
+    outcomes:Sequence=(), # Names of outcomes
+)->dict[str, list]: # Columns id, value, noise, note; the last two only if the table has them
+    "Measurements from columns of texts."
+    for column, cells in table.items():
+        for row, cell in enumerate(cells, 1):
             if line := swallowed(cell):
                 raise ValueError(f"{path}: row {row}, column {column!r}: one cell holds several "
                                  f"lines, and {line[:40]!r} looks like a row of its own; look for "
                                  "a quotation mark too many, and write notes on one line")
-    out = pd.DataFrame({"id": [i.strip() for i in table[id]]})
+    out = {"id": [i.strip() for i in table[id]]}
     lacking = [k for k, i in enumerate(out["id"], 1) if not i]
     if lacking: raise ValueError(f"{path}: row {lacking[0]}, column {id!r}: the id is missing")
     named = [o for o in outcomes if o in table]
@@ -461,18 +479,16 @@ def results_in(table, path, id="id", value="value", outcomes=()):
         raise ValueError(f"{path}: expected a column for an outcome, one of {', '.join(outcomes)}; "
                          f"the columns are {', '.join(table)}")
     for name in named: out[name] = numbers(table, name, path, to_value)
-    if named: return out.assign(note=table["note"].tolist()) if "note" in table else out
+    if named: return out | ({"note": table["note"]} if "note" in table else {})
     if long: out["outcome"] = [o.strip() for o in table["outcome"]]
-    values = numbers(table, value, path, to_value)
-    blank = [k for k, v in enumerate(values) if v is None]
+    out["value"] = numbers(table, value, path, to_value)
+    blank = [k for k, v in enumerate(out["value"]) if v is None]
     if blank:
         raise ValueError(f"{path}: row {blank[0] + 1}, column {value!r}: {out['id'][blank[0]]!r} "
                          "has no value; leave out rows that were not measured, and record with "
                          "fail what did not work")
-    out["value"] = values
     if "noise" in table: out["noise"] = numbers(table, "noise", path)
-    if "note" in table: out["note"] = table["note"].tolist()
-    return out
+    return out | ({"note": table["note"]} if "note" in table else {})
 
 # %% ../nbs/44_intake.ipynb #3c3dfe8e
 FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]") # How a cell begins that is computed
@@ -697,6 +713,7 @@ def choose_attributes(
     path:str|Path, # Of the file, for the message
 )->list[str]: # Names of attributes; none if the nodes have none
     "The node attributes that are read if none are named."
+    from gnn_bandits.graphs import is_number
     kinds = {}
     for g in graphs:
         for _, attributes in g.nodes(data=True):
@@ -727,9 +744,10 @@ def graphs_to_domain(
     path:str|Path, # Of the file, for the message
     directed:bool|None=None, # Whether directions count; None: as the graphs have them
     edge_type:str|None=None, # The edge attribute that holds types; None: none
-    like:GraphDomain|None=None, # An earlier pool, whose columns are wanted
-)->GraphDomain: # Its notes say how to read more graphs like these
+    like:"GraphDomain|None"=None, # An earlier pool, whose columns are wanted
+)->"GraphDomain": # Its notes say how to read more graphs like these
     "A domain from networkx graphs and the names of node attributes."
+    from gnn_bandits.graphs import GraphDomain
     try: domain = GraphDomain.from_networkx(graphs, names or None, hops, edge_type=edge_type,
                                             directed=directed, like=like)
     except ValueError as e: raise ValueError(f"{path}: {e}") from e
@@ -741,7 +759,7 @@ def graphs_to_domain(
 @dataclass(frozen=True, eq=False)
 class Intake:
     "Candidates from a file; made by `read_candidates`."
-    domain:GraphDomain # The graphs
+    domain:"GraphDomain" # The graphs
     table:"pd.DataFrame" # The columns of the file, one row a graph; its index is the row there
     ids:list # A name for each graph, different from each other
     problems:"pd.DataFrame" # What was left out: row, id, reason
@@ -801,6 +819,7 @@ def try_sample(
     sample:int=200, # Rows to try
 ):
     "Refuse a column of SMILES early if a sample says that it is none."
+    from gnn_bandits.molecules import parse_smiles
     rows = np.unique(np.linspace(0, len(smiles) - 1, min(sample, len(smiles))).round().astype(int))
     with optional("rdkit.rdBase", "molecules").BlockLogs():
         reasons = {int(r): parse_smiles(smiles[r])[1] for r in rows}
@@ -819,16 +838,18 @@ def read_molecules(
     id:str|None, # The column of ids; None: "id" if there is one, else numbers
     invalid:str, # "raise" or "skip"
     hops, # Rounds of aggregation
-    like:GraphDomain|None, # A pool that these molecules will be added to
+    like:"GraphDomain|None", # A pool that these molecules will be added to
     sheet:str|None=None, # The sheet of an .xlsx file
+    needed:Sequence=(), # Columns that must be there too
 )->Intake:
     "Candidates from a table with a column of SMILES."
-    table = read_cells(path, [smiles] if id is None else [smiles, id], sheet=sheet)
+    table = read_cells(path, [smiles, *([] if id is None else [id]), *needed], sheet=sheet)
     texts = table[smiles].tolist()
     try_sample(texts, smiles, path, invalid)
     id = "id" if id is None and "id" in table else id
     ids = [str(k) for k in range(len(table))] if id is None else table[id].tolist()
     ids = check_unique(ids, path, f"column {id!r}")
+    from gnn_bandits.molecules import read_smiles
     found = read_smiles(texts, hops=hops, invalid="skip", duplicates="keep",
                         progress=len(texts) > 2000, like=like)
     problems = found.problems.assign(row=found.problems["row"] + 1,
@@ -853,14 +874,16 @@ def read_several(
     id:str|None, # The column of ids; None: "id" if there is one, else numbers
     invalid:str, # "raise" or "skip"
     hops, # Rounds of aggregation
-    like:GraphDomain|None, # A pool that these molecules will be added to
+    like:"GraphDomain|None", # A pool that these molecules will be added to
     sheet:str|None=None, # The sheet of an .xlsx file
+    needed:Sequence=(), # Columns that must be there too
 )->Intake:
     "Candidates from a table with several columns of SMILES."
-    table = read_cells(path, [*smiles, *([] if id is None else [id])], sheet=sheet)
+    table = read_cells(path, [*smiles, *([] if id is None else [id]), *needed], sheet=sheet)
     id = "id" if id is None and "id" in table else id
     ids = range(len(table)) if id is None else table[id].tolist()
     ids = check_unique(ids, path, f"column {id!r}")
+    from gnn_bandits.molecules import read_reactions
     try: domain, rows, problems = read_reactions(table, smiles, hops, invalid, like)
     except ValueError as e: raise ValueError(f"{path}: {e}") from e
     domain.notes["intake"] = dict(smiles=None, id=id)
@@ -892,7 +915,7 @@ def read_graph_files(
     invalid:str, # "raise" or "skip"
     hops, # Rounds of aggregation
     undirected:bool, # Whether directions of edges are ignored
-    like:GraphDomain|None, # A pool that these graphs will be added to
+    like:"GraphDomain|None", # A pool that these graphs will be added to
     edge_type:str|None=None, # Edge attribute that holds types; None: that of the pool, or none
 )->Intake:
     "Candidates from a file of graphs."
@@ -929,10 +952,11 @@ GRAPHS = (".graphml", ".xml", ".json") # Endings of files of graphs
 MOST_HOPS = 100 # Rounds of aggregation of a saved domain
 
 def check_saved(
-    domain:GraphDomain, # From a file
+    domain:"GraphDomain", # From a file
     path:str|Path, # Of the file, for the message
-)->GraphDomain: # The same
+)->"GraphDomain": # The same
     "Refuse a domain whose features before and after aggregation do not belong together."
+    from gnn_bandits.graphs import LARGEST, aggregate_graphs, check_hops
     if domain.raw is None or domain.edges is None or domain.hops is None: return domain
     rounds = check_hops(domain.hops)
     if max(rounds) > MOST_HOPS: raise ValueError(f"{path}: more than {MOST_HOPS} hops")
@@ -954,21 +978,23 @@ def read_candidates(
     undirected:bool=False, # Whether directions of edges are ignored
     hops:int|Sequence=1, # Rounds of aggregation
     edge_type:str|None=None, # Edge attribute that holds types, for graphs; None: none
-    like:GraphDomain|None=None, # A pool that the candidates will be added to
+    like:"GraphDomain|None"=None, # A pool that the candidates will be added to
     columns:Sequence|None=None, # Columns to learn from; those of the pool if there is one
     sheet:str|None=None, # The sheet of an .xlsx file; the first one if not given
+    needed:Sequence=(), # Further columns that a table must have
 )->Intake:
     "Candidates for a campaign from a file."
     if like is not None: columns = [k for k, c in like.beside.items() if c.kind != "graph"]
     found = read_graphs(path, smiles, id, features, invalid, undirected, hops, edge_type, like,
-                        sheet)
+                        sheet, [*needed, *(columns or ())])
     if not columns or {*columns} <= {*found.domain.beside}: return found
     try: domain = found.domain.with_columns(found.table, columns, like)
     except ValueError as e: raise ValueError(f"{path}: {e}") from e
     return replace(found, domain=domain, remarks=tuple(
         r for r in found.remarks if "the molecule of an earlier row" not in r))
 
-def read_graphs(path, smiles, id, features, invalid, undirected, hops, edge_type, like, sheet):
+def read_graphs(path, smiles, id, features, invalid, undirected, hops, edge_type, like, sheet,
+                needed=()):
     "Candidates from a file, without columns of numbers and categories."
     check_choice("invalid", invalid, ("raise", "skip"))
     path = path if isinstance(path, Upload) else Path(path)
@@ -980,6 +1006,7 @@ def read_graphs(path, smiles, id, features, invalid, undirected, hops, edge_type
     how = {} if like is None else like.notes.get("intake", {})
     hops = hops if like is None or like.hops is None else like.hops
     if kind == ".npz":
+        from gnn_bandits.graphs import GraphDomain
         domain = check_saved(GraphDomain.load(path), path)
         ids = [str(k) for k in range(len(domain))]
         return Intake(domain, pd.DataFrame(index=range(len(domain))), ids,
@@ -994,10 +1021,11 @@ def read_graphs(path, smiles, id, features, invalid, undirected, hops, edge_type
         smiles = [k for k, c in like.beside.items() if c.kind == "graph"]
     several = split_names(smiles, path, sheet)
     if len(several) > 1:
-        return read_several(path, several, id or how.get("id"), invalid, hops, like, sheet)
+        return read_several(path, several, id or how.get("id"), invalid, hops, like, sheet,
+                            needed)
     smiles = several[0] if several else how.get("smiles")
     if smiles is None:
         there = f"; its columns are {', '.join(column_names(path, sheet)):.300}"
         raise ValueError(f"expected smiles=, or --smiles on the command line, with the name of the "
                          f"column of {path} that holds SMILES{there}")
-    return read_molecules(path, smiles, id or how.get("id"), invalid, hops, like, sheet)
+    return read_molecules(path, smiles, id or how.get("id"), invalid, hops, like, sheet, needed)

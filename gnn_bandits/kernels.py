@@ -27,9 +27,9 @@ from .gntk import (Nodes, kernel_sums, node_table, own_sums, some_nodes,
                               vector_kernel)
 from .graphs import GraphDomain, look_alike
 from .networks import LazyNet
-from .relations import (ByType, Surroundings, check_types, classes, counts, features_of,
-                                   counted, overlap, relational_kernel, row_keys, surroundings,
-                                   with_itself)
+from .relations import (ByType, Surroundings, as_lists, check_edges, check_types,
+                                   classes, counted, counts, features_of, overlap,
+                                   relational_kernel, row_keys, surroundings, with_itself)
 
 # %% ../nbs/21_kernels.ipynb #31f6be79
 ENCODED = WeakKeyDictionary() # Graphs -> what kernels have read of them
@@ -128,7 +128,7 @@ def diag(
 class Encoded:
     "Graphs as the kernel of a network reads them."
     sizes:Tensor # (n,) node counts
-    nodes:Nodes|None=None # The nodes, by columns
+    nodes:Nodes|None=None # The nodes, by columns; None: there is a table
     table:Surroundings|None=None # The distinct nodes or surroundings, where many look alike
     alone:Tensor|None=None # (n,) kernel of each graph with itself, where it came with the table
     def __len__(self): return len(self.sizes)
@@ -156,8 +156,8 @@ def distinct_nodes(
     first, code = classes(row_keys(nodes.numpy().round(12)))
     sizes = X.sizes.numpy()
     graph = np.repeat(np.arange(len(X)), sizes)
-    share = sparse.csr_matrix((1/sizes[graph], (graph, code)), (len(X), len(first)))
-    return Surroundings(nodes[first], [], share)
+    share = as_lists(graph, code, 1/sizes[graph], (len(X), len(first)))
+    return Surroundings(nodes[first].numpy(), [], share)
 
 # %% ../nbs/21_kernels.ipynb #274db79f
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class GNTK(Kernel):
         where = "" if hops is None else f", {counted(hops, 'hop')}"
         return f"GNTK, depth {self.L}{where}{', sum over nodes'*(self.over == 'sum')}"
     reads = property(lambda self: (GNTK, self.hops, self.alike))
-    together = property(lambda self: 1 if self.alike else 32)   # a table of nodes depends on others
+    together = property(lambda self: 256 if self.alike else 32)
     def fitted(self, pool):
         hops = pool.hops if self.hops is None else self.hops
         alike = look_alike(pool) if self.alike is None else self.alike
@@ -187,8 +187,8 @@ class GNTK(Kernel):
         return aggregated(X, self.hops)
     def encode(self, X):
         X = self.graphs(X)
-        table = distinct_nodes(X) if self.alike else None
-        return Encoded(X.sizes.double(), node_table(X.nodes, X.sizes), table)
+        if self.alike: return Encoded(X.sizes.double(), table=distinct_nodes(X))
+        return Encoded(X.sizes.double(), node_table(X.nodes, X.sizes))
     def means(self, a, b):
         "The kernel by means over nodes."
         if a.table is not None: return relational_kernel(a.table, b.table, self.L)
@@ -198,9 +198,11 @@ class GNTK(Kernel):
         return K
     def between(self, a, b):
         K = self.means(a, b)
-        return K if self.over == "mean" else K*a.sizes[:, None]*b.sizes
+        return K if self.over == "mean" else K.mul_(a.sizes[:, None]).mul_(b.sizes)
     def own(self, a):
-        own = own_sums(a.nodes, self.L)/a.sizes**2 if a.alone is None else a.alone
+        if a.alone is not None: own = a.alone
+        elif a.table is not None: own = with_itself(a.table, self.L)
+        else: own = own_sums(a.nodes, self.L)/a.sizes**2
         return own if self.over == "mean" else own*a.sizes**2
     def features(self, X, degree=None, most=2048, dtype=torch.float64):
         X = two_features(self.graphs(X))
@@ -218,7 +220,7 @@ class Relational(GNTK):
     blocks:int=2 # Layers that look at neighbours
     columns:tuple|None=None # Features to look at, only whether they are there; None: all, as is
     typed:int|None=None # What tells edges apart, `Edges.tells`; None: as in the pool
-    inputs, together = None, 1
+    inputs, together = None, 256
     def __post_init__(self):
         check_number("blocks", self.blocks, 1, whole=True)
         if self.L is None: object.__setattr__(self, "L", max(2, self.blocks))
@@ -231,8 +233,8 @@ class Relational(GNTK):
     def encode(self, X):
         x = columns_of(self, X)
         if self.columns is not None: x = (x != 0).astype(np.float64)
-        scales, own = with_itself(X, x, self.blocks, self.L)
-        return Encoded(X.sizes.double(), table=surroundings(X, x, scales), alone=own)
+        table = surroundings(X, x, self.blocks)
+        return Encoded(X.sizes.double(), table=table, alone=with_itself(table, self.L))
     def features(self, X, degree=None, most=2048, dtype=torch.float64): return None
 
 # %% ../nbs/21_kernels.ipynb #e27bbb52
@@ -249,7 +251,7 @@ def with_its_types(
     pool:GraphDomain, # Knows its edges
 )->Kernel:
     "The kernel for graphs whose edges have types if those of the pool have."
-    features_of(pool)                                       # refuses a pool without edges
+    check_edges(pool)
     return replace(kernel, typed=pool.edges.tells)
 
 # %% ../nbs/21_kernels.ipynb #2ef2f4a0
@@ -306,7 +308,7 @@ class Overlap(Kernel):
     def __post_init__(self):
         check_number("radius", self.radius, whole=True)
         freeze_columns(self)
-    together = 32
+    together = 256
     reads = property(lambda self: (Overlap, self.radius, self.columns, self.typed))
     label = property(lambda self: f"overlap of surroundings, {counted(self.radius, 'block')}")
     def fitted(self, pool): return with_its_types(self, pool)
@@ -687,6 +689,7 @@ class Part:
         "(k, q) kernel of some arms with encoded graphs, some rows at a time."
         step = self.kernel.together
         some = [self.code[arms[i:i + step]] for i in range(0, len(arms), step)]
+        if len(some) == 1: return self.kernel.between(some[0], others)
         return torch.cat([self.kernel.between(a, others) for a in some])
     def kept_rows(self, arms):
         "The same, computed once."
@@ -696,20 +699,20 @@ class Part:
     def near(self, arms):
         "(k, anchors) kernel of some arms with the anchors, computed once."
         if new := [a for a in dict.fromkeys(arms) if a not in self._near]:
-            self._near |= dict(zip(new, self.pairs(new, self.code[self.anchors])))
+            self._near |= dict(zip(new, self.pairs(new, self.few)))
         return torch.stack([self._near[a] for a in arms])
     own = cached_property(lambda self: self.kernel.own(self.code))
+    few = cached_property(lambda self: self.code[self.anchors]) # The anchors, encoded
     @cached_property
     def centre(self)->tuple[float, float]:
         "Mean of the kernel over pairs of anchors, and the mean variance of anchors around it."
-        some = self.code[self.anchors]
-        K = self.kernel.between(some, some)
+        K = self.kernel.between(self.few, self.few)
         v, middle = float(K.diagonal().mean()), float(K.mean())
         return middle, max(v - middle, 1e-12*v, 1e-300)
     def levels_of(self, arms):
         "(k,) mean kernel of some arms with the anchors, computed once."
         if new := [a for a in dict.fromkeys(arms) if a not in self._level]:
-            rows = self.pairs(new, self.code[self.anchors])
+            rows = self.pairs(new, self.few)
             self._level |= {a: float(row.mean()) for a, row in zip(new, rows)}
         return torch.tensor([self._level[a] for a in arms], dtype=torch.float64)
     @cached_property

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .core import (check_choice, check_memory, check_number, optional, plain,
+from .core import (check_choice, check_memory, check_number, optional, pd, plain,
                               progress_bar, sparse)
 from .graphs import (Column, Edges, GraphDomain, assemble, check_hops, first_few,
                                 is_empty, warn_of_twins)
@@ -190,8 +190,8 @@ class Molecules:
     domain:GraphDomain # The graphs
     rows:np.ndarray # (n,) row of each graph in the column, from 0
     canonical:list # Canonical SMILES of each graph
-    problems:object # Table of the rows that could not be read: row, smiles, reason
-    duplicates:object # Table of the rows with the molecule of an earlier row: row, same_as
+    problems:"pd.DataFrame" # Table of the rows that could not be read: row, smiles, reason
+    duplicates:"pd.DataFrame" # Table of the rows with the molecule of an earlier row: row, same_as
     merged:bool # Whether duplicates were left out
     def __len__(self): return len(self.rows)
     def words(self)->list:
@@ -276,13 +276,13 @@ def read_column(smiles, hops, hydrogens, invalid, duplicates, features, largest_
     how, hops = (how, check_hops(hops)) if like is None else settings_of(like, features)
     texts = as_texts(smiles)
     found = collect(texts, features, how, duplicates == "merge", progress)
-    rows, canonical, problems, same, *graphs = found
+    rows, canonical, problems, same, sizes, bonds, codes, table, own = found
     problems = problem_table(problems)
     if len(problems) and (invalid == "raise" or not len(rows)):
         hint = 'pass invalid="skip" to leave them out' if len(rows) else "no molecule is left"
         raise ValueError(f"{len(problems)} of {len(texts)} SMILES cannot be read: "
                          f"{list_problems(problems)}; {hint}")
-    domain = atoms_to_domain(*graphs, how, hops)
+    domain = atoms_to_domain(sizes, bonds, codes, table, own, how, hops)
     same = pd.DataFrame(same, columns=["row", "same_as"])
     return Molecules(domain, np.array(rows), canonical, problems, same, duplicates == "merge")
 
@@ -308,8 +308,10 @@ def feature_name(features):
 def collect(texts, features, how, merge, progress):
     "Go through the texts once; what is known of each row and the atoms and bonds of all graphs."
     Chem = optional("rdkit.Chem", "molecules")
-    rows, canonical, problems, same, first = [], [], [], [], {}
-    table, codes, sizes, bonds, own, width = {}, [], [], [], [], None
+    first:dict[str, int] = {}
+    table:dict = {}
+    rows, canonical, problems, same = [], [], [], []
+    codes, sizes, bonds, own, width = [], [], [], [], None
     with optional("rdkit.rdBase", "molecules").BlockLogs():
         for row, text in enumerate(progress_bar(texts, "molecules", show=bool(progress))):
             mol, reason = parse_smiles(text, how["largest_fragment"])
@@ -487,7 +489,8 @@ def tanimoto(
         torch.Size([3, 3])
     """
     check_number("radius", radius, 0, whole=True)
-    texts, columns = [as_texts(smiles)], {}
+    columns:dict = {}
+    texts = [as_texts(smiles)]
     if others is not None: texts.append(as_texts(others))
     n, m = len(texts[0]), len(texts[-1])
     check_memory(f"the kernel of {n} by {m} molecules", 8.*n*m, "take fewer molecules at a time")

@@ -8,6 +8,7 @@ __all__ = ['layer_scales', 'forward', 'mirror', 'unmirror', 'LazyNet', 'LazyGNN'
 
 # %% ../nbs/05_networks.ipynb #3432153a
 import math
+from abc import ABC, abstractmethod
 
 import numpy as np
 import torch
@@ -57,8 +58,9 @@ def unmirror(
     return [first[:h], *(W[:h, :h]/math.sqrt(2) for W in hidden), last[:, :h]] if same else None
 
 # %% ../nbs/05_networks.ipynb #cc19b4da
-class LazyNet:
+class LazyNet(ABC):
     "Weights of the paper's network; subclasses say what it is fed."
+    d:int # Feature dimension
     def __init__(self,
         D:int, # Input dimension
         m:int=2048, # Width, even
@@ -94,6 +96,13 @@ class LazyNet:
         if not isinstance(X, GraphDomain):
             raise ValueError(f"expected a GraphDomain, got {type(X).__name__}")
         if X.d != self.d: raise ValueError(f"expected features of dimension {self.d}, got {X.d}")
+    @staticmethod
+    @abstractmethod
+    def shape(X)->tuple[int, ...]: "What the constructor has to know of the graphs."
+    @abstractmethod
+    def rows(self, X)->tuple[Tensor, Tensor, Tensor]: "Inputs, rows of each graph, divisors."
+    @abstractmethod
+    def embed(self, X)->tuple[Tensor, Tensor]: "Inputs with padding, divisors."
 
 # %% ../nbs/05_networks.ipynb #8851fce3
 class LazyGNN(LazyNet):
@@ -204,7 +213,7 @@ def for_domain(
     device:str="cpu", # Where the weights live
 )->LazyNet: # Of the class that was asked
     "A network that fits the graphs of `X`."
-    return cls(*cls.shape(X), m, L, rng=rng, dtype=dtype, device=device)
+    return cls(*[*cls.shape(X), m, L], rng=rng, dtype=dtype, device=device)
 
 # %% ../nbs/05_networks.ipynb #d9bc1500
 TILE = 512 # Rows that one thread sends through a network at a time
@@ -362,7 +371,7 @@ def layer_gram(
     by_graphs = (R + (0 if same else C) + n*k/share)*q*r
     if by_nodes >= by_graphs: return gram_by_graphs(P, Q, sizes, same, memory)
     owner = lambda s: torch.repeat_interleave(torch.arange(len(s)), s).to(P[0].device)
-    return gram_by_nodes(P, Q, tuple(map(owner, sizes)), same)
+    return gram_by_nodes(P, Q, (owner(sizes[0]), owner(sizes[1])), same)
 
 # %% ../nbs/05_networks.ipynb #a5bfae2b
 def cut_graphs(sizes, rows):
@@ -392,17 +401,17 @@ def _pieces(self:LazyNet, X, weights, memory):
 def tangent_kernel(
     self:LazyNet,
     X:GraphDomain, # Graphs
-    Y:GraphDomain=None, # Other graphs; the same when not given
+    Y:GraphDomain|None=None, # Other graphs; the same when not given
     normalize:bool=False, # Divide by L+1 as `ntk` does, so that the limit is 1 for equal nodes
     memory:int=2**28, # Bytes for each of three scratch spaces
 )->Tensor: # (nX, nY) float64
     "Inner products of the gradients over m, without forming a gradient."
-    same, weights = Y is None or Y is X, unmirror(self.weights) or self.weights
-    weights = [W.detach() for W in weights]
-    for D in (X, X if same else Y): self._check(D)
+    Y = X if Y is None else Y
+    same, weights = Y is X, [W.detach() for W in unmirror(self.weights) or self.weights]
+    for D in (X, Y): self._check(D)
     if not same and getattr(self, "average", "") == "padded" and X.N != Y.N:
         raise ValueError(f"expected both domains padded to one N, got {X.N} and {Y.N}; use concat")
-    n, k = len(X), len(X if same else Y)
+    n, k = len(X), len(Y)
     check_memory(f"the tangent kernel of {n} by {k} graphs", 24.*n*k,
                  "compute a few rows at a time, net.tangent_kernel(X[i:j], X)")
     rows = self._pieces(X, weights, memory)

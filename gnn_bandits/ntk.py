@@ -8,7 +8,7 @@ __all__ = ['cosines', 'kappa0', 'kappa1', 'ntk_of_angle', 'ntk']
 # %% ../nbs/03_ntk.ipynb #c5972429
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -105,15 +105,16 @@ def series_of(
     t = np.pi*(np.arange(128) + 0.5)/128
     s = np.cos(t/2)**2                                      # x = cos t = 2 s - 1
     theta = 2*np.arcsin(s/math.sqrt(2))
-    sides = [chebyshev(ntk_of_angle(v, L), dtype) for v in (theta, np.pi - theta)]
+    right, left = (chebyshev(ntk_of_angle(v, L), dtype) for v in (theta, np.pi - theta))
     arc = chebyshev(2*np.arcsin(np.sqrt(s/2))/(np.pi*np.sqrt(s)), dtype)    # here s is 1 - |u|
     ends = tuple(map(NUMPY[dtype], ntk_of_angle(np.array([0, np.pi]), L)))
-    if None in sides: return Series(arc, arc, ends, arc, L)
-    return Series(*sides, ends, arc, 0)
+    if right is None or left is None: return Series(arc, arc, ends, arc, L)
+    return Series(right, left, ends, arc, 0)
 
 # %% ../nbs/03_ntk.ipynb #22c59186
 # For numba: no lock, sums in any order (but true quotients and roots), kept on disk
-COMPILED = dict(nogil=True, cache=True, fastmath={"nnan", "ninf", "nsz", "contract", "reassoc"})
+COMPILED:dict[str, Any] = dict(nogil=True, cache=True,
+                               fastmath={"nnan", "ninf", "nsz", "contract", "reassoc"})
 
 @njit(inline="always", **COMPILED)
 def six_pairs(even, odd, x2, up, right, left, k):

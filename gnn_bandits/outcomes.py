@@ -11,14 +11,14 @@ __all__ = ['OBJECTIVES', 'TAKEN', 'ENDS', 'OUTCOME_POLICIES', 'Wish', 'as_wish',
 import math, re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from .core import Bound, check_number, pd, plain
+from .core import Bound, absent, check_number, is_a, pd, plain, torch
 from .policies import Policy, log_improvement, random_score
-from .surrogate import Surrogate
+
+if TYPE_CHECKING: from gnn_bandits.surrogate import Surrogate
 
 # %% ../nbs/53_outcomes.ipynb #5d906e35
 OBJECTIVES = 3 # Outcomes with "max" or "min", at most
@@ -99,17 +99,17 @@ def read_outcomes(
 
 # %% ../nbs/53_outcomes.ipynb #07296442
 def nondominated(
-    points:Tensor, # (k, m), large is good
-)->Tensor: # (k,) boolean
+    points:"torch.Tensor", # (k, m), large is good
+)->"torch.Tensor": # (k,) boolean
     "The points of the front."
     above = (points[None] >= points[:, None]).all(-1) & (points[None] > points[:, None]).any(-1)
     return ~above.any(1)
 
 # %% ../nbs/53_outcomes.ipynb #d60b2bef
 def boxes_above(
-    front:Tensor, # (k, m) points, large is good; k may be zero
-    ref:Tensor, # (m,) the reference point
-)->tuple[Tensor, Tensor]: # (b, m) lower and upper corners; the latter may be infinite
+    front:"torch.Tensor", # (k, m) points, large is good; k may be zero
+    ref:"torch.Tensor", # (m,) the reference point
+)->"tuple[torch.Tensor, torch.Tensor]": # (b, m) lower and upper corners; the latter may be infinite
     "The region above the reference point that no point of the front dominates, cut into boxes."
     front = front[(front > ref).all(1)]
     front = front[nondominated(front)].unique(dim=0)
@@ -141,11 +141,11 @@ def hypervolume(
 
 # %% ../nbs/53_outcomes.ipynb #a0780e4f
 def log_gain(
-    mean:Tensor, # (n, m) of each candidate, large is good
-    std:Tensor, # (n, m)
-    lower:Tensor, # (b, m) corners from `boxes_above`
-    upper:Tensor, # (b, m)
-)->Tensor: # (n,)
+    mean:"torch.Tensor", # (n, m) of each candidate, large is good
+    std:"torch.Tensor", # (n, m)
+    lower:"torch.Tensor", # (b, m) corners from `boxes_above`
+    upper:"torch.Tensor", # (b, m)
+)->"torch.Tensor": # (n,)
     "Logarithm of the expected improvement of the hypervolume."
     std, out = std.clamp(min=1e-300), []
     for some in torch.arange(len(mean)).split(max(1, 2**20//lower.numel())):
@@ -157,10 +157,10 @@ def log_gain(
 
 # %% ../nbs/53_outcomes.ipynb #dc7d5a7c
 def log_feasible(
-    mean:Tensor, # (n, k) of the outcomes with a threshold, large is good
-    std:Tensor, # (n, k)
-    limits:Tensor, # (k,) thresholds
-)->Tensor: # (n,)
+    mean:"torch.Tensor", # (n, k) of the outcomes with a threshold, large is good
+    std:"torch.Tensor", # (n, k)
+    limits:"torch.Tensor", # (k,) thresholds
+)->"torch.Tensor": # (n,)
     "Logarithm of the probability that all thresholds are met."
     return torch.special.log_ndtr((mean - limits)/std.clamp(min=1e-300)).sum(-1)
 
@@ -168,7 +168,7 @@ def log_feasible(
 class Joint:
     "What is believed of several outcomes; each one is independent of the others."
     def __init__(self,
-        models:list[Surrogate], # One for each outcome, with the sign by which large is good
+        models:"list[Surrogate]", # One for each outcome, with the sign by which large is good
         wishes:list[Wish], # What is wanted of each
     ):
         self.fits, self.beliefs = [m.fit for m in models], [m.latent for m in models]
@@ -183,11 +183,11 @@ class Joint:
                                              expected=[*self.expected])
         return new
     @property
-    def mean(self)->Tensor: # (n, m)
+    def mean(self)->"torch.Tensor": # (n, m)
         "Means, in the unit of each model."
         return torch.stack([math.sqrt(f.scale)*b.mean for f, b in self.each], 1)
     @property
-    def spread(self)->Tensor: # (n, m)
+    def spread(self)->"torch.Tensor": # (n, m)
         "Standard deviations, with what is private to candidates that were not measured."
         own = lambda f, b: torch.full_like(b.std, f.private).index_fill(0, b.arms, 0.)
         return torch.stack([(f.scale*b.std.square() + own(f, b)).sqrt() for f, b in self.each], 1)
@@ -210,10 +210,10 @@ class Joint:
             if some: b.observe(some, old.mean[some])
         new.expected += arms
         return new
-    def deviation(self, rng)->Tensor: # (n, m)
+    def deviation(self, rng)->"torch.Tensor": # (n, m)
         "A draw of all outcomes, less its mean."
         return torch.stack([math.sqrt(f.scale)*b.deviation(rng) for f, b in self.each], 1)
-    def boxes(self, seen)->tuple[Tensor, Tensor]:
+    def boxes(self, seen)->"tuple[torch.Tensor, torch.Tensor]":
         "The region above the front of the feasible candidates, as `boxes_above` gives it."
         mean, arms = self.mean, [*dict.fromkeys([*self.complete(seen), *self.expected])]
         every = mean[arms][:, self.aim] if arms else mean[:, self.aim]
@@ -251,7 +251,7 @@ OUTCOME_POLICIES = {
 class Several:
     "The models of several outcomes, as a campaign that chooses wants to see them."
     def __init__(self,
-        models:list[Surrogate], # One for each outcome, with the sign by which large is good
+        models:"list[Surrogate]", # One for each outcome, with the sign by which large is good
         wishes:list[Wish], # What is wanted of each
     ):
         known = [i for i, m in enumerate(models) if len(m.data.exact)] or range(len(models))
@@ -270,7 +270,7 @@ def as_prices(
         raise ValueError(f"there is no column {column!r} with prices; the columns are "
                          f"{list(table.columns)}")
     for row, cell in enumerate(table[column].tolist(), 1):
-        if pd.isna(cell) or cell == "":
+        if absent(cell) or cell == "":
             raise ValueError(f"row {row}, column {column!r}: the price is missing")
         try: price = float(cell)
         except (TypeError, ValueError): price = math.nan
@@ -341,11 +341,11 @@ class Long:
 def is_blank(value)->bool:
     "Whether a cell says that nothing was measured."
     if isinstance(value, Bound): return False
-    return value is None or isinstance(value, str) and not value.strip() or bool(pd.isna(value))
+    return value is None or isinstance(value, str) and not value.strip() or absent(value)
 
 def rows_of(values, n)->list[dict]:
     "One dictionary from outcome to value for each of n candidates."
-    if isinstance(values, pd.DataFrame): values = values.to_dict("records")
+    if is_a(values, "pandas.DataFrame"): values = values.to_dict("records")
     if isinstance(values, dict):
         columns = {k: plain(v) for k, v in values.items()}
         if odd := next((k for k, v in columns.items() if len(v) != n), None):
@@ -360,16 +360,17 @@ def rows_of(values, n)->list[dict]:
     return list(values)
 
 def as_long(
-    candidates, # Numbers or ids; {id: {outcome: value}}; or a table
+    candidates, # Numbers or ids; {id: {outcome: value}}; a table; what this has returned
     values, # {outcome: value or list}, a list of dictionaries, or a table; None with a table
     noise, # {outcome: standard deviation}, where known
     outcomes:Sequence[str], # That the campaign has
 )->Long:
     "What was told about several outcomes, in one long list."
+    if isinstance(candidates, Long): return candidates
     notes = kind = deviations = None
     if isinstance(candidates, dict):
         candidates, values = list(candidates), list(candidates.values())
-    elif isinstance(candidates, pd.DataFrame):
+    elif is_a(candidates, "pandas.DataFrame"):
         table = candidates.reset_index() if candidates.index.name in ("id", "arm") else candidates
         kind = next((c for c in ("id", "arm") if c in table), None)
         if kind is None: raise ValueError("expected a table with a column 'id' or 'arm', got "
@@ -391,7 +392,7 @@ def as_long(
             values = table[named]
     elif values is None: raise ValueError("expected outcomes for each candidate, got none")
     else:
-        kind = getattr(candidates, "name", None) if isinstance(candidates, pd.Series) else None
+        kind = getattr(candidates, "name", None) if is_a(candidates, "pandas.Series") else None
         candidates = plain(candidates)
     rows = rows_of(values, len(candidates))
     if noise is not None and not isinstance(noise, dict):

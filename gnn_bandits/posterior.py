@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PENDING', 'PIECE', 'RIDGES', 'check_observations', 'merge', 'check_weights', 'Pulls', 'Belief', 'Posterior', 'across',
            'gram_root', 'hide', 'WeightSpace', 'FeaturePosterior', 'growth', 'with_private', 'RowsPosterior',
-           'DiagonalPosterior']
+           'SomeArms', 'DiagonalPosterior']
 
 # %% ../nbs/08_posterior.ipynb #ecad0f6b
 import copy, math
@@ -146,6 +146,11 @@ class Belief:
     )->Tensor: # (k, n)
         "Posterior covariances of some arms with all arms."
         raise NotImplementedError
+    def few(self,
+        arms:list[int], # Some arms, different
+    )->"Belief|None":
+        "What is believed of some arms alone, if that is cheaper to update; None: it is not."
+        return None
 
 # %% ../nbs/08_posterior.ipynb #3a51c0d6
 @patch
@@ -616,7 +621,7 @@ def covariance(self:RowsPosterior, arms=None):
     return (C + C.T)/2
 
 # %% ../nbs/08_posterior.ipynb #5b0c1a10
-PIECE = 2048 # Rows of V that are kept in one piece, at most
+PIECE = 512 # Rows of V that are kept in one piece, at most
 
 @patch
 def _absorb(self:RowsPosterior, merged):
@@ -664,6 +669,28 @@ def _prior_draw(self:RowsPosterior, rng):
     if not self.private: return g
     own = hide(torch.full_like(g, self.private), self._at, self.hidden)
     return g + own.sqrt()*torch.from_numpy(rng.standard_normal(len(self)))
+
+# %% ../nbs/08_posterior.ipynb #5b0c1c02
+class SomeArms(RowsPosterior):
+    "What a posterior by rows says of some of its arms; it learns on without the others."
+    def __init__(self,
+        belief:RowsPosterior, # About all arms
+        arms:list[int], # Those that matter, different
+    ):
+        C = belief.covariance(arms)
+        C.diagonal().sub_(belief.private)
+        self._first, seen = belief.mean[arms], belief.pulls.place
+        self._before = torch.tensor([i for i, a in enumerate(arms) if a in seen], dtype=torch.long)
+        super().__init__(lambda some: C[some], C.diagonal(), belief.lam, None, belief.private,
+                         belief.hidden)
+    def _clear(self):
+        super()._clear()
+        self._mean = self._first.clone()
+    def _variances(self):
+        return hide(self._var.clamp(min=0), torch.cat([self._before, self._at]), self.hidden)
+
+@patch
+def few(self:RowsPosterior, arms): return SomeArms(self, check_arms(arms, len(self)))
 
 # %% ../nbs/08_posterior.ipynb #70f8a7a6
 RIDGES = {"lam": lambda lam, t: (lam, lam), # ridge and factor

@@ -26,13 +26,14 @@ from xml.dom import minidom
 
 import numpy as np
 import pandas as pd
-from scipy.stats import binom, norm
+from scipy.special import bdtr, bdtrc, ndtri
 
 from .policies import POLICIES, log_improvement
-from .campaigns import STATES, Campaign, best_of_random, check_output
+from .campaigns import Campaign, best_of_random, check_output
 from .core import (check_number, clear_leftovers, progress_bar, templates, use_style,
                               write_atomically)
 from .graphs import GraphDomain
+from .logbook import STATES
 from .molecules import draw_svg
 from .outcomes import OUTCOME_POLICIES
 from .surrogate import Surrogate
@@ -121,7 +122,7 @@ def left_out(
     out, sign, ids = campaign.surrogate().leave_one_out(level), campaign.sign, campaign.ids
     if sign < 0:
         out = out.assign(low=-out["high"], high=-out["low"], value=-out["value"], mean=-out["mean"])
-    tail = norm.ppf((1 + level)/2)
+    tail = ndtri((1 + level)/2)
     wide = np.where(out["value"] > out["mean"], out["high"] - out["mean"], out["mean"] - out["low"])
     surprise = tail*(out["value"] - out["mean"])/np.maximum(wide, 1e-300)
     return out.assign(id=[ids[a] for a in out["arm"]], surprise=surprise)[names]
@@ -411,9 +412,9 @@ def coverage_light(
                                   "At least five candidates must be measured first.")
     inside, n = int(loo["value"].between(loo["low"], loo["high"]).sum()), len(loo)
     words = f"{inside} of {n} measured candidates lie in the interval predicted from the others"
-    if binom.cdf(inside, n, level) < .025:
+    if bdtr(inside, n, level) < .025:
         return Light(ask, "bad", "too narrow", f"{words}: too few, so the model is too sure.")
-    if binom.sf(inside - 1, n, level) < .025:
+    if bdtrc(inside - 1, n, level) < .025:
         return Light(ask, "watch", "too wide", f"{words}: more than {level:.0%}, so the model is "
                                                "more careful than it needs to be.")
     return Light(ask, "good", "yes", f"{words}, which agrees with {level:.0%}.")

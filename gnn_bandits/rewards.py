@@ -181,6 +181,7 @@ def prior_draws(
         check_memory(f"an exact draw of the rewards of {n} graphs", 17*n*n,
                      'ask for fewer graphs, or for RewardOptions(method="features")')
         return exact_prior(X, normal(rest, n), o, gram)
+    assert o.degree is not None                       # by the caller
     features = GNTKFeatures(X.d, o.L, o.degree)
     size = len(features)
     check_memory(f"{samples} draws of the rewards of {n} graphs with {size} features",
@@ -273,7 +274,8 @@ def pull(
     arm, # An arm, or a list of arms
 )->float|Tensor: # What it pays, or (k,) what they pay
     "Pull one arm or several, one after another."
-    counts, paid = {}, []
+    counts:dict[int, int] = {}
+    paid = []
     for a in check_arms(arm, len(self)):
         i = counts.get(a, int(self.counts[a]))
         noise = float(NOISES[self.noise](counter_rng(self.key, i, a)))

@@ -12,7 +12,7 @@ __all__ = ['LIBRARY_FORMAT', 'SCATTERED', 'missed_share', 'choose_degree', 'Anch
 import copy, json, math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -455,7 +455,8 @@ def score_part(path, weights, beta, k, repeats, item):
     rows = read_part(Path(path)/part_name(i))
     found = [score_chunk(weights, beta, k, repeats, (first + j, rows[j:j + 2**12]))
              for j in range(0, len(rows), 2**12)]
-    return top_of(*map(torch.cat, zip(*found)), k)
+    arms, scores = map(torch.cat, zip(*found))
+    return top_of(arms, scores, k)
 
 # %% ../nbs/25_scale.ipynb #310a10eb
 def rank(
@@ -476,7 +477,8 @@ def rank(
         items = list(enumerate(Library.open(library).offsets.tolist()[:-1]))
         work = partial(score_part, str(library), weights, beta, k, repeats)
         found = list(each(work, items, scheduler))
-    arms, scores = top_of(*map(torch.cat, zip(*found)), k)
+    arms, scores = map(torch.cat, zip(*found))
+    arms, scores = top_of(arms, scores, k)
     return arms[scores > -math.inf], scores[scores > -math.inf]
 
 # %% ../nbs/25_scale.ipynb #2105002a
@@ -670,13 +672,13 @@ def _candidates(self:LazyPosterior, floor):
     lead, size2 = moved @ self._Q, float(moved @ moved)
     beyond = [math.sqrt(max(0., size2 - float(x @ x))) for x in (lead[:few], lead)]
     slack = 3*self._gamma*math.sqrt(p*size2)*self._widest + 2e-6*(1 + abs(floor))
-    lead, some = lead.float(), []
+    lead, parts = lead.float(), []
     for first in range(0, len(self), 2**16):
         at = slice(first, first + 2**16)
         bound = torch.addmv(self._top[at], self._few[at], lead[:few])
         bound.add_(self._tails[at, 0], alpha=beyond[0])
-        some.append((bound >= floor - slack).nonzero()[:, 0] + first)
-    some = torch.cat(some)
+        parts.append((bound >= floor - slack).nonzero()[:, 0] + first)
+    some = torch.cat(parts)
     if not self._afford(some, p): return None
     bounds = [self._top[c] + self._lead[c] @ lead + self._tails[c, 1]*beyond[1]
               for c in some.split(2**16)]
@@ -694,8 +696,8 @@ def _sharpen(self:LazyPosterior, some, beta):
         old = self._var[c] + self._wrong*self._norm2[c]
         var = (old - drop).clamp(min=0) + self._visible(r)
         bounds.append(P @ self.m + beta*var.sqrt())
-    bounds = torch.cat(bounds)
-    return bounds + 1e-9*(1 + bounds.abs())
+    bound = torch.cat(bounds)
+    return bound + 1e-9*(1 + bound.abs())
 
 # %% ../nbs/25_scale.ipynb #21050042
 @patch
@@ -786,7 +788,8 @@ def suggest(
     "Arms to pull next; each is chosen as if those before it had paid what is expected of them."
     check_number("k", k, 1, whole=True), check_number("beta", beta)
     there = len(self) - (0 if repeats else len(self.arms))
-    chosen, drops, most = [], torch.zeros(0, self.library.F, dtype=torch.float64), 4*k - 3
+    chosen:list[int] = []
+    drops, most = torch.zeros(0, self.library.F, dtype=torch.float64), 4*k - 3
     while len(chosen) < min(k, there):
         arms, _, floor = self.near(most, beta, repeats)
         if len(arms) == there: floor = -math.inf      # there is no other arm
@@ -849,6 +852,7 @@ class Stored(Matrix):
     folder:str|Path="" # The library
     mark:str|None=None # Checksum of its parts, if it has to be a certain one
     label = "features in files"
+    library = cached_property(lambda self: Library.open(self.folder))
     def __post_init__(self):
         folder = Path(self.folder).resolve()
         if not folder.is_dir():

@@ -26,11 +26,12 @@ from urllib.parse import parse_qsl
 import pandas as pd
 from fastcore.basics import patch
 
-from .campaigns import Campaign, undone_by
+from .campaigns import Campaign
 from .cli import told_before, visible, with_smiles
 from .core import Bound, as_csv, check_number, templates
 from .intake import TABLES, Upload, as_file, to_fill_in, to_number, to_value
 from .journal import Event, JournalBusy
+from .logbook import undone_by
 from .reports import (best_part, event_words, front_part, head_part, next_part,
                                  progress_part, report_page, shorten, when)
 

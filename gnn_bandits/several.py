@@ -6,7 +6,6 @@
 __all__ = ['OneOutcome', 'own_data', 'ManyOutcomes', 'contributions']
 
 # %% ../nbs/54_several.ipynb #211e4b95
-import math, warnings
 from collections import Counter
 from dataclasses import replace
 
@@ -14,17 +13,17 @@ import numpy as np
 import torch
 from fastcore.basics import patch
 
-from .campaigns import (SPAN, Campaign, ModelReport, as_policy, check_values, guard,
-                                   which)
+from .campaigns import Campaign, ModelReport
 from .core import Bound, best_first, check_choice, check_number, pd
-from .outcomes import (OUTCOME_POLICIES, Several, Wish, as_long, as_wish, hypervolume,
+from .logbook import SeveralLogbook, guard
+from .outcomes import (OUTCOME_POLICIES, Several, Wish, hypervolume,
                                   nondominated)
 
 # %% ../nbs/54_several.ipynb #a4c37e67
 class OneOutcome(Campaign):
     "One outcome of a campaign that has several; it can be looked at, but not told anything."
     def __init__(self,
-        whole:Campaign, # The campaign
+        whole:SeveralLogbook, # The campaign
         wish:Wish, # What is wanted of the outcome
     ):
         noise = (whole.settings["noise_std"] or {}).get(wish.name)
@@ -37,8 +36,10 @@ class OneOutcome(Campaign):
     def _sync(self):
         r, known = self.whole._sync(), self._record
         if self._at == (self.whole._mark, self.whole.domain): return known
-        if self.domain is not self.whole.domain: self._set_pool(self.whole.domain, self.whole.table)
-        rows = [row[:-1] for row in r.rows if row[-1] == self.wish.name]
+        if self.domain is not self.whole.domain:
+            self.domain, self._pool = self.whole.domain, self.whole._pool
+            self._priors = self._model = self._chances = None
+        rows = self.whole._rows_of(self.wish.name)
         if known is None or rows[:len(known.rows)] != known.rows: self._model = None
         counts = Counter(row[1] for row in rows)
         self._events = [replace(e, data=own_data(e.data, self.wish.name))
@@ -66,21 +67,12 @@ def own_data(
     return lists
 
 # %% ../nbs/54_several.ipynb #7e5c626c
-class ManyOutcomes(Campaign):
+class ManyOutcomes(SeveralLogbook, Campaign):
     "A campaign with several outcomes; from `Campaign.create` with `outcomes`, or `Campaign.open`."
     def __init__(self, *args):
         super().__init__(*args)
-        self._views = {name: OneOutcome(self, as_wish(name, text))
-                       for name, text in self.outcomes.items()}
+        self._views = {w.name: OneOutcome(self, w) for w in self.wishes}
     _policies = property(lambda self: OUTCOME_POLICIES, doc="What the names of policies mean")
-    wishes = property(lambda self: [v.wish for v in self._views.values()], doc="What is wanted")
-    aims = property(lambda self: [w for w in self.wishes if w.limit is None], doc="Objectives")
-    limits = property(lambda self: [w for w in self.wishes if w.limit is not None],
-                      doc="Thresholds")
-    def __repr__(self):
-        states = super().__repr__().split(": ", 1)[1].rpartition(";")[0]
-        wanted = ", ".join(f"{k} {v}" for k, v in self.outcomes.items())
-        return f"Campaign({self.path.name!r}: {states}; {self.policy.name}; {wanted})"
     def outcome(self,
         name:str, # Of an outcome
     )->OneOutcome:
@@ -107,62 +99,6 @@ class ManyOutcomes(Campaign):
         self._sync()
         return {name: v for name, v in self._views.items() if v._sync().known}
     def _facts(self): return {name: v.surrogate().facts for name, v in self._known().items()}
-
-# %% ../nbs/54_several.ipynb #70d24b5e
-@patch
-def tell(
-    self:ManyOutcomes,
-    candidates=None, # Numbers or ids; {id: {outcome: value}}; or a table with a column an outcome
-    rewards=None, # {outcome: value}, or a list or table of such; what is missing comes later
-    noise=None, # {outcome: standard deviation}, where known
-    note:str="", # To keep with the values
-    *,
-    arms=None, # Candidates whose integers are numbers
-    ids=None, # Candidates whose integers are ids
-    columns:dict|None=None, # What a table calls its column "id", remembered for later ones
-    sheet:str|None=None, # The sheet of an .xlsx file; the first one if not given
-)->ManyOutcomes: # Itself
-    "Record measurements, all of them or none; outcomes that are missing may be told later."
-    self._writable(), self._sync()
-    given, kind = which(candidates, arms, ids)
-    if rewards is None: given = self._table_of(given, columns, sheet)
-    found = as_long(given, rewards, noise, [*self._views])
-    numbers = self._numbers(found.arms, found.kind or kind)
-    if not numbers: raise ValueError("expected at least one value of an outcome, got none")
-    for name, view in self._views.items():
-        at, beside = [i for i, o in enumerate(found.outcomes) if o == name], view._span()
-        if beside[1] > SPAN*beside[0]: beside = math.inf, 0.
-        some = lambda v: [v[i] for i in at]
-        try: good = check_values(some(numbers), some(found.values), some(found.noise), self.ids,
-                                 beside)
-        except ValueError as e: raise ValueError(f"outcome {name!r}: {e}") from e
-        for i, v, s in zip(at, *good): found.values[i], found.noise[i] = v, s
-    data = dict(arms=numbers, outcomes=found.outcomes,
-                values=[str(v) if isinstance(v, Bound) else v for v in found.values])
-    if any(s is not None for s in found.noise): data["noise"] = found.noise
-    if any(found.notes): data["notes"] = found.notes
-    if columns: data["columns"] = dict(columns)
-    self._commit("tell", data, note)
-    for doubt in self.doubts(): warnings.warn(doubt, stacklevel=3)
-    return self
-
-@patch
-def doubts(self:ManyOutcomes)->list[str]: # Questions, often none
-    "Which of the values told last look like slips, and how to take them back."
-    rows = self._sync().rows
-    last = [v for v in self._views.values()
-            if rows and v._sync().rows and v._record.rows[-1][0] == rows[-1][0]]
-    return [f"{v.wish.name} of {doubt}" for v in last for doubt in v.doubts()]
-
-@patch
-def set_policy(
-    self:ManyOutcomes,
-    policy, # "ei", "ts" or "random", or a `CampaignPolicy`
-)->ManyOutcomes: # Itself
-    "Choose by another policy from now on."
-    found = as_policy(policy, self.policy.plate)
-    check_choice("the policy of several outcomes", found.name, (*OUTCOME_POLICIES,))
-    return Campaign.set_policy(self, found)
 
 # %% ../nbs/54_several.ipynb #618094a4
 @patch
@@ -199,12 +135,6 @@ def _outside(self:ManyOutcomes, domain, level):
               for name, v in self._views.items()}
     return self._side_by_side(pd.DataFrame(index=first.index), tables, domain)
 
-@patch(as_prop=True)
-def told_why(self:ManyOutcomes)->list[str]:
-    "What is said of a suggestion, before its nearest neighbours: columns."
-    ends = [f"{name}{end}" for name in self._views for end in ("_predicted", "_low", "_high")]
-    return ends + ["p_feasible"]*bool(self.limits) + ["cost"]*bool(self.cost)
-
 @patch
 def _explain(self:ManyOutcomes, arms, how):
     "Predictions, price and nearest measured candidates of some candidates."
@@ -218,51 +148,6 @@ def _explain(self:ManyOutcomes, arms, how):
     return out[["arm", "id", *self.told_why]].assign(nearest=near, why=how)
 
 # %% ../nbs/54_several.ipynb #ed494d5c
-@patch
-def measured(self:ManyOutcomes)->"pd.DataFrame": # Index: arm; one column an outcome
-    "The mean of the exact values of each candidate and outcome; NaN where there is none."
-    exact = self.exact
-    out = exact.pivot_table(index="arm", columns="outcome", values="value", aggfunc="mean")
-    out = out.reindex(index=list(dict.fromkeys(exact["arm"])), columns=[*self._views])
-    return out.rename_axis(columns=None)
-
-@patch
-def pareto(self:ManyOutcomes)->"pd.DataFrame": # arm, id, and the outcomes measured
-    """The measured candidates that meet the thresholds and that no other such one dominates.
-
-    Replicates count by their mean. A candidate needs an exact value of every objective; one that
-    was measured in part waits until the rest is told. A threshold is met if the mean of the
-    exact values meets it, or, where there is none, if a bound such as ">0.95" settles it. Excluded
-    candidates do not count. The best in the first objective come first.
-    """
-    able, sure = self._sync().states() != "excluded", self._settled()
-    table = self.measured().reindex(list(self._record.counts))
-    good = [bool(able[a]) and all(self._enough(a, w, v, sure) for w, v in zip(self.wishes, row))
-            for a, *row in table.itertuples()]
-    table = table.loc[np.array(good, bool)]
-    if self.aims and len(table):
-        points = np.stack([w.sign*table[w.name].to_numpy() for w in self.aims], 1)
-        order = np.lexsort(-points.T[::-1])
-        table = table.iloc[order[nondominated(torch.from_numpy(points[order])).numpy()]]
-    out = table.reset_index(names="arm")
-    out.insert(1, "id", [self.ids[a] for a in out["arm"]])
-    return out
-
-@patch
-def _enough(self:ManyOutcomes, arm, wish, value, sure):
-    "Whether an outcome of a candidate is known, and good enough if something is required."
-    return bool(wish.met(value)) if value == value else (arm, wish.name) in sure
-
-@patch
-def _settled(self:ManyOutcomes):
-    "Pairs of candidate and threshold that a bound settles."
-    limits, out = {w.name: w for w in self.limits}, set()
-    for _, arm, value, *_, name in self._record.rows:
-        w = limits.get(name)
-        if w and isinstance(value, Bound) and value.sense == w.sign and w.met(value.value):
-            out.add((arm, name))
-    return out
-
 @patch
 def best(
     self:ManyOutcomes,
@@ -357,5 +242,4 @@ def volumes(self:ManyOutcomes)->"pd.DataFrame": # measured, hypervolume
     out = pd.DataFrame(rows, columns=["measured", "hypervolume"])
     return out.assign(hypervolume=out["hypervolume"]/max(out["hypervolume"].iloc[-1], 1e-300))
 
-guard(ManyOutcomes, ("tell", "doubts", "set_policy", "predict", "pareto", "best", "measured",
-                     "to_dataframe", "model", "volumes", "__repr__"))
+guard(ManyOutcomes, ("predict", "best", "to_dataframe", "model", "volumes"))

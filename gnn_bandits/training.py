@@ -21,8 +21,8 @@ from .networks import LazyGNN, LazyNet, forward, layer_scales, node_factors
 
 # %% ../nbs/10_training.ipynb #a0bc1659
 def check_pulls(
-    arms:Sequence[int], # Arm of each pull
-    y:Sequence[float], # Reward of each pull
+    arms:Sequence[int]|np.ndarray, # Arm of each pull
+    y:Sequence[float]|np.ndarray, # Reward of each pull
     n:int, # Number of arms
 )->tuple[np.ndarray, np.ndarray]: # Integers and float64, of one length
     "Refuse observations that are none, ragged, not finite, or of arms that do not exist."
@@ -109,7 +109,7 @@ STOPPING = {"text": "relative change of the loss: the paper's words",
             "released": "that formula on sums within a pass: the authors' code"}
 
 def flatness(
-    curve:Sequence[float], # Losses, in order
+    curve:Sequence[float]|np.ndarray, # Losses, in order
     stopping:str="text", # A key of `STOPPING`
 )->np.ndarray: # One number for each loss; infinite where there are too few losses before it
     "How flat a loss curve is at each of its points, in the sense of a stopping rule."
@@ -184,8 +184,8 @@ def _trained(net, weights, losses, steps, reason):
 def gradient_descent(
     net:LazyNet, # Graph network or its rival, at θ⁰; not changed
     X:GraphDomain, # All arms
-    arms:Sequence[int], # Arm of each pull
-    y:Sequence[float], # Reward of each pull
+    arms:Sequence[int]|np.ndarray, # Arm of each pull
+    y:Sequence[float]|np.ndarray, # Reward of each pull
     options:Descent, # λ, J, C
 )->Trained: # `losses` has the regularised loss at θ⁰, θ¹, …, so one more than steps
     "The paper's TrainGNN and TrainNN: gradient descent on the regularised squared error."
@@ -195,7 +195,7 @@ def gradient_descent(
     seen = (distinct_arms if options.distinct else every_pull)(arms, y)
     batch, rate, lam, losses = full_batch(net, X, seen), options.rate(net.L), options.lam, []
     weights, grads = [W.clone() for W in net.weights], [torch.empty_like(W) for W in net.weights]
-    for j in range(options.J + 1):
+    for j in range(int(options.J) + 1):
         error = loss_gradient_(weights, batch, grads)
         drift = _squared_distance(weights, net.weights) if j else 0.0
         losses.append(seen.floor + error + net.m*lam*drift)
@@ -272,8 +272,8 @@ class LinearFit:
 
 def linearized_fit(
     K:Tensor, # (n, n) tangent kernel of all arms, not normalised
-    arms:Sequence[int], # Arm of each pull
-    y:Sequence[float], # Reward of each pull
+    arms:Sequence[int]|np.ndarray, # Arm of each pull
+    y:Sequence[float]|np.ndarray, # Reward of each pull
     options:Descent, # λ, J, C
     L:int=2, # Hidden layers of the network, for the learning rate
 )->LinearFit:
@@ -357,8 +357,8 @@ def stop_reason(rule, losses, sums):
 def adam(
     net:LazyNet, # Graph network or its rival, at θ⁰; not changed
     X:GraphDomain, # All arms
-    arms:Sequence[int], # Arm of each pull
-    y:Sequence[float], # Reward of each pull
+    arms:Sequence[int]|np.ndarray, # Arm of each pull
+    y:Sequence[float]|np.ndarray, # Reward of each pull
     options:AdamOptions=ADAM["text"], # Learning rate, batch size, stopping rule
     *,
     rng:np.random.Generator, # Draws the order of the graphs
@@ -373,10 +373,11 @@ def adam(
     seen = (distinct_arms if options.distinct else every_pull)(arms, y)
     order = rng.permutation(len(seen.y)) if options.batch else np.arange(len(seen.y))
     batches = make_batches(net, X, seen, order, options.batch or len(order))
-    weights, losses, sums, steps, reason = [W.clone() for W in first], [], [], 0, None
-    for W in weights: W.grad = torch.empty_like(W)
-    lr = options.lr or scaled_rate(net, X, seen)
-    grads, optimizer = [W.grad for W in weights], torch.optim.Adam(weights, lr=lr, fused=True)
+    losses:list[float] = []
+    weights, sums, steps, reason = [W.clone() for W in first], [], 0, None
+    grads, lr = [torch.empty_like(W) for W in weights], options.lr or scaled_rate(net, X, seen)
+    for W, g in zip(weights, grads): W.grad = g
+    optimizer = torch.optim.Adam(weights, lr=lr, fused=True)
     while reason is None and (not losses or math.isfinite(losses[-1])):
         total = seen.floor
         for i, batch in enumerate(batches):
@@ -398,8 +399,8 @@ def adam(
 def tangent_fit(
     net:LazyNet, # Graph network or its rival, at θ⁰; not changed
     X:GraphDomain, # All arms
-    arms:Sequence[int], # Arm of each pull
-    y:Sequence[float], # Reward of each pull
+    arms:Sequence[int]|np.ndarray, # Arm of each pull
+    y:Sequence[float]|np.ndarray, # Reward of each pull
     K:Tensor, # (n, n) tangent kernel of all arms, not normalised
     lam:float, # Noise variance of the posterior whose mean is the linear solution
     tol:float=1e-3, # Largest residual that counts as solved, relative to the size of the rewards

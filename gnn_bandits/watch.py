@@ -128,9 +128,9 @@ def record(
     curve = np.maximum.accumulate(values) if gaps is None else np.cumsum(gaps)
     still = "are still in the race" if again.policy.races else \
             "could still be the best"
-    return Recording(alg.name, np.array(arms), np.array(values), times,
-                     *map(np.array, zip(*seen, look(again))), curve,
-                     None if env is None else env.f.numpy(), regret=gaps is not None,
+    mean, low, high, active, limit = map(np.array, zip(*seen, look(again)))
+    return Recording(alg.name, np.array(arms), np.array(values), times, mean, low, high, active,
+                     limit, curve, None if env is None else env.f.numpy(), regret=gaps is not None,
                      words=("pull", "graph", still, "observed"), rule=rule_of(alg))
 
 # %% ../nbs/42_watch.ipynb #563c3c24
@@ -146,7 +146,7 @@ def drawn_arms(
     r = runs[0]
     order = np.argsort(r.truth if r.truth is not None else r.sign*r.mean[-1], kind="stable")
     if len(order) <= most: return order
-    pulls = sum(np.bincount(run.arms, minlength=len(order)) for run in runs)
+    pulls = np.bincount(np.concatenate([run.arms for run in runs]), minlength=len(order))
     often = np.argsort(-pulls, kind="stable")[:min(3*most//4, int((pulls > 0).sum()))]
     keep = {int(order[-1]), *often.tolist()}
     rest = np.array([a for a in order.tolist() if a not in keep])
@@ -379,20 +379,20 @@ class Watch:
     ):
         if not 1 <= len(runs) <= 2: raise ValueError(f"expected one run or two, got {len(runs)}")
         check_number("most", most, 2, whole=True)
-        runs = [as_recording(r, env, frames) for r in runs]
+        shown = [as_recording(r, env, frames) for r in runs]
         for what, of in (("pulls", lambda r: len(r.arms)), ("graphs", lambda r: r.mean.shape[1]),
                          ("frames", lambda r: r.times.tolist())):
-            if of(runs[0]) != of(runs[-1]):
-                raise ValueError(f"expected two runs with the same {what}, got {of(runs[0])} and "
-                                 f"{of(runs[-1])}")
-        times = runs[0].times
+            if of(shown[0]) != of(shown[-1]):
+                raise ValueError(f"expected two runs with the same {what}, got {of(shown[0])} and "
+                                 f"{of(shown[-1])}")
+        times = shown[0].times
         if start is not None: check_number("start", start, 1, high=int(times[-1]), whole=True)
-        few = np.flatnonzero(runs[0].active.mean(1) < 1/3)
+        few = np.flatnonzero(shown[0].active.mean(1) < 1/3)
         k = int(few[0]) if len(few) and few[0] < len(times)//2 else len(times)//3
         if start is not None: k = int(np.abs(times - start).argmin())
-        order, ends = drawn_arms(runs, most), value_range(runs)
-        self.runs, self.arms = runs, order
-        self.markup = markup(runs, order, ends, k)
+        order, ends = drawn_arms(shown, most), value_range(shown)
+        self.runs, self.arms = shown, order
+        self.markup = markup(shown, order, ends, k)
     html = property(lambda self: templates().get_template("watch_cell.html.jinja").render(
         markup=self.markup), doc="All of it, to be put into a page")
     def _repr_html_(self): return self.html

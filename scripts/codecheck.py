@@ -23,6 +23,7 @@ from gnn_bandits.project.bench import LONG
 MANIFEST, PROVENANCE = ROOT/"codecheck.yml", RESULTS/"provenance.csv"
 FOLDER = ("published", "released_published", "released_first") # Need digitised curves
 OTHERS = {"bench.json": "make bench", "processors.csv": "make processors",
+          "mutants.csv": "make mutants",
           "faults.csv": "python scripts/faults.py --part faults",
           "robustness.csv": "python scripts/faults.py --part files calls kills",
           "scale_steps.csv": "gnn_bandits bench --long million_steps",

@@ -36,7 +36,8 @@ from fuzz_files import (LARGE, LOADERS, Broken, count, fork, fuzz, heard, must, 
 
 import gnn_bandits.journal as journal_room
 from gnn_bandits.bandits import Prior
-from gnn_bandits.campaigns import Campaign, effective
+from gnn_bandits.campaigns import Campaign
+from gnn_bandits.logbook import effective
 from gnn_bandits.core import write_table
 from gnn_bandits.graphs import GraphDomain
 

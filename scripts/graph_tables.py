@@ -389,13 +389,13 @@ TABLES = {
         lambda k: (k[0], k[3]), digits=4, unfinished=True),
     "graphs_features": Table(graphs_features, ("set", "features", "n", "seed"), lambda: [
         (name, way, n, s) for s in range(SPLITS) for name in SETS for way in WAYS[name]
-        for n in TRAIN[:2]], lambda k: (k[0], k[1], k[3]), digits=4, unfinished=True),
+        for n in TRAIN[:2]], lambda k: (k[0], k[1], k[3]), digits=4),
     "graphs_molecules": Table(graphs_molecules, ("target", "n", "seed"), lambda: [
         (t, n, s) for s in range(3) for t in PROPERTIES for n in (50, 100, 300)],
         lambda k: (k[0], k[2]), digits=5, unfinished=True),
     "graphs_campaigns": Table(graphs_campaigns, ("set", "method", "seed"), lambda: [
         (name, m, s) for s in range(SEEDS) for name in SETS for m in PLAYERS],
-        lambda k: (k[0], k[2]), digits=4, unfinished=True),
+        lambda k: (k[0], k[2]), digits=4),
     "graphs_whole": Table(graphs_whole, ("set", "method", "seed"), lambda: [
         (name, m, s) for s in range(3) for name in SETS for m in WHOLE],
-        lambda k: (k[0], k[2]), digits=4, unfinished=True)}
+        lambda k: (k[0], k[2]), digits=4)}

@@ -22,7 +22,8 @@ CHANGES = {"tell": "tell lab b 2", "ask": "ask lab -n 2", "ask csv": "ask lab --
            "include": "include lab d", "drop": "drop lab c", "undo": "undo lab",
            "add": "add lab more.json", "policy": "policy lab ei", "goal": "goal lab 3",
            "new": "new pool.json --out other"}
-LOOKS = {"status": "status lab", "predict": "predict lab", "predict csv": "predict lab --csv",
+LOOKS = {"status": "status lab", "model": "status lab --model",
+         "predict": "predict lab", "predict csv": "predict lab --csv",
          "policy": "policy lab", "goal": "goal lab", "dry": "ask lab --dry-run", "help": "--help",
          "command": "ask --help"}
 pytestmark = [pytest.mark.usefixtures("one_thread"),
@@ -126,8 +127,8 @@ def test_a_fit_that_fails_behind_a_goal_does_not_hide_the_goal(lab, monkeypatch,
     assert cli.main("campaign goal lab".split()) == 2                   # nothing was set this time
 
 
-@pytest.mark.parametrize("line", ["tell lab é 9", "status lab", "ask lab -n 6", "undo lab",
-                                  "predict lab", "exclude lab é"])
+@pytest.mark.parametrize("line", ["tell lab é 9", "status lab", "status lab --model",
+                                  "ask lab -n 6", "undo lab", "predict lab", "exclude lab é"])
 def test_characters_that_a_terminal_cannot_show(lab, monkeypatch, capsys, line):
     data = io.BytesIO()
     stream = io.TextIOWrapper(data, "ascii")
@@ -156,8 +157,9 @@ def test_nothing_of_a_file_reaches_the_terminal_as_a_command(lab, capsys):
         c.tell(["\x1b[31mred"], [9.], note=escape)
         c.fail(["b"], turn)
     Path("odd.json").write_text(json.dumps([{"nodes": [{"id": escape}], "id": turn}]))
-    for line in ("status lab", "predict lab", "ask lab -n 4", "goal lab 2", "undo lab",
-                 "new odd.json --out other", "tell lab \x1b[31mred 1", "exclude lab \x1b[31mred",
+    for line in ("status lab", "status lab --model", "predict lab", "ask lab -n 4", "goal lab 2",
+                 "undo lab", "new odd.json --out other", "tell lab \x1b[31mred 1",
+                 "exclude lab \x1b[31mred",
                  "tell lab \x1b[31mnobody 1", "new \x1b[1mpool.json --out other", "\x1b[31m"):
         cli.main(["campaign", *line.split()])
         out, err = capsys.readouterr()

@@ -10,11 +10,12 @@ import torch
 from gnn_bandits import cli
 from gnn_bandits.bandits import make_algorithm
 from gnn_bandits.bridges import GraphRegressor
-from gnn_bandits.campaigns import Campaign, finite, slip, told_by_id
+from gnn_bandits.campaigns import Campaign
 from gnn_bandits.core import Bound
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.journal import Journal
 from gnn_bandits.kernels import GNTK
+from gnn_bandits.logbook import finite, slip, told_by_id
 from gnn_bandits.priors import FORMS, Prior
 from gnn_bandits.scale import Library
 from gnn_bandits.surrogate import FittedBelief, Surrogate, bound_sites
@@ -187,8 +188,8 @@ def test_a_bound_has_no_noise(campaign, shell):
 def test_the_program_says_what_it_knows(campaign, shell):
     code, out, _ = shell("tell", "c", "m7", ">= 11")
     assert code == 0 and "best exact value so far: 7.3 of m4; beyond it: m1 (>10)" in out
-    assert ">11" in shell("status", "c")[1]
-    assert json.loads(shell("status", "c", "--json")[1])["best"][0]["bound"]
+    assert ">11" in shell("status", "c")[1] and ">11" in shell("status", "c", "--model")[1]
+    assert json.loads(shell("status", "c", "--model", "--json")[1])["best"][0]["bound"]
     assert shell("tell", "c", "m7", ">11")[2].startswith("gnn_bandits: note: 1 of these values")
     assert shell("report", "c", "--out", "r.html")[0] == 0
     page = (campaign.path.parent/"r.html").read_text()

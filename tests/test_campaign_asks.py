@@ -10,10 +10,11 @@ import torch
 from gnn_bandits import campaigns, cli
 from gnn_bandits.kernels import GNTK
 from gnn_bandits.priors import Prior
-from gnn_bandits.campaigns import PLATES, SPAN, Arm, Campaign, CampaignPolicy, propose
+from gnn_bandits.campaigns import Campaign, propose
 from gnn_bandits.core import plain
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.journal import Journal
+from gnn_bandits.logbook import PLATES, SPAN, Arm, CampaignPolicy
 from gnn_bandits.surrogate import Surrogate
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -142,7 +142,7 @@ def test_molecules_from_file_to_tables(good, tmp_path):
     said = good("tell lab batch.csv --json")
     assert (said["told"], said["measurements"], said["pending"]) == (3, 6, 0)
     assert said["best_measured"] == {"id": "m2", "value": -2.}
-    status = good("status lab --json")
+    status = good("status lab --model --json")
     assert status["states"] == {"measured": 6, "available": 4} and status["best"][0]["id"] == "m2"
     assert isinstance(status["model"]["sentences"], list) and status["goal"] is None
     csv = good("ask lab -n 2 --csv").splitlines()
@@ -407,13 +407,13 @@ def test_a_million_rows_of_rubbish(bad, shell):
     pytest.importorskip("rdkit")
     Path("rubbish.csv").write_text("SMILES,id\n" + "lorem ipsum,1\n"*1_000_000)
     seen = []
-    import gnn_bandits.intake as intake
-    honest = intake.parse_smiles
+    import gnn_bandits.molecules as room
+    honest = room.parse_smiles
     def counted(text):
         seen.append(text)
         return honest(text)
     with pytest.MonkeyPatch.context() as m:
-        m.setattr(intake, "parse_smiles", counted)
+        m.setattr(room, "parse_smiles", counted)
         for extra in ("", " --invalid skip"):
             bad("new rubbish.csv --smiles SMILES --out lab" + extra, says="200 of 200 rows")
     assert len(seen) == 400
@@ -427,7 +427,7 @@ def test_a_pool_of_one(good):
     good("new p.json --out lab")
     assert good("ask lab -n 5 --json")["suggestions"][0]["id"] == "only"
     good("tell lab only 3.5")
-    assert good("status lab --json")["best"][0]["id"] == "only"
+    assert good("status lab --model --json")["best"][0]["id"] == "only"
     good("predict lab")
 
 

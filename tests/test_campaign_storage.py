@@ -20,10 +20,11 @@ import torch
 from gnn_bandits import campaigns as room
 from gnn_bandits import cli
 from gnn_bandits.bandits import Prior
-from gnn_bandits.campaigns import Campaign, CampaignPolicy, pool_hash, text_hash, told_by_id
+from gnn_bandits.campaigns import Campaign
 from gnn_bandits.core import temporary
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.journal import Journal, insert
+from gnn_bandits.logbook import CampaignPolicy, pool_hash, text_hash, told_by_id
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 ROOT = Path(__file__).parent.parent
@@ -593,6 +594,7 @@ def test_a_kill_in_create_leaves_a_whole_campaign_or_none(pool, tmp_path):
     table = pd.DataFrame({"note": ["x\ry"]*12})
     make = lambda to: Campaign.create(to, pool, table=table, results={"3": 1.},
                                       prior=Prior.gntk(pool))
+    make(tmp_path/"warm").close()                             # what is imported late is there
     total, whole = steps(lambda: make(tmp_path/"first")), 0
     for k, step in enumerate([*np.linspace(1, total + 50, 40).astype(int).tolist(), 10*total]):
         to = tmp_path/f"c{k}"

@@ -94,6 +94,11 @@ def test_events_come_back_as_they_went_in(tmp_path):
     with pytest.raises(ValueError, match="has been closed"): j.events()
 
 
+def test_a_journal_says_where_it_is_and_how_long(tmp_path):
+    filled(tmp_path/"j.db")
+    assert repr(Journal.open(tmp_path/"j.db")) == f"Journal({str(tmp_path/'j.db')!r}, 13 events)"
+
+
 def test_halves_of_characters_that_are_there_are_read(tmp_path):
     "Earlier versions took them; they stay what they are."
     stored = ("fail", '{"reason":"\\udcff"}', "")
@@ -646,6 +651,53 @@ def test_migration(place, monkeypatch):
     assert sorted(p.name for p in place.iterdir()) == ["j.db", "j.db.schema0"]
     shutil.copy(place/"j.db.schema0", place/"again.db")
     assert Journal.open(place/"again.db").events(after=-1) == truth
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    "What is sent to the disk and which names are given, in order"
+    log, names = [], {}
+    opened, fsync = os.open, os.fsync
+    def open_and_note(path, *rest, **more):
+        fd = opened(path, *rest, **more)
+        names[fd] = Path(path)
+        return fd
+    monkeypatch.setattr(os, "open", open_and_note)
+    monkeypatch.setattr(os, "fsync", lambda fd: (log.append(("sync", names[fd])), fsync(fd)))
+    for name in ("link", "replace"):
+        real = getattr(os, name)
+        monkeypatch.setattr(os, name, lambda a, b, real=real: (log.append((a, b)), real(a, b)))
+    return log
+
+
+def test_a_new_journal_is_on_the_disk_before_it_has_its_name(tmp_path, disk):
+    "Power that fails at any moment leaves the whole file under its name, or no file"
+    Journal.create(tmp_path/"j.db", {})
+    new = disk[0][1]
+    assert new.name.startswith(".j.db.") and new.parent == tmp_path
+    assert disk == [("sync", new), (new, tmp_path/"j.db"), ("sync", tmp_path)]
+
+
+def test_the_old_file_is_on_the_disk_before_a_migration_begins(tmp_path, disk, monkeypatch):
+    schema_0(tmp_path/"j.db")
+    monkeypatch.setitem(room.MIGRATIONS, 0, from_0)
+    laid = room.lay_out
+    monkeypatch.setattr(room, "lay_out", lambda *a: (disk.append("tables"), laid(*a)))
+    Journal.open(tmp_path/"j.db")
+    new = disk[0][1]
+    assert disk == [("sync", new), (new, tmp_path/"j.db.schema0"), ("sync", tmp_path), "tables"]
+
+
+@pytest.mark.parametrize("mode", ["ro", "rw"])
+def test_how_a_file_is_opened(tmp_path, mode):
+    "Every transaction reaches the disk with its folder, and nothing in the file is believed"
+    filled(tmp_path/"j.db")
+    with contextlib.closing(connect(tmp_path/"j.db", mode)) as db:
+        said = {p: db.execute(f"PRAGMA {p}").fetchone()[0] for p in
+                ("synchronous", "journal_mode", "trusted_schema", "cell_size_check",
+                 "writable_schema")}
+    assert said == dict(synchronous=3, journal_mode="delete", trusted_schema=0, cell_size_check=1,
+                        writable_schema=0)
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path, monkeypatch):

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from gnn_bandits import Campaign, CampaignPolicy, GraphDomain, cli
-from gnn_bandits.campaigns import Purse, told_by_id
-from gnn_bandits.outcomes import (Several, as_outcomes, boxes_above, ei_outcomes, hypervolume,
-                                  log_feasible, log_gain, nondominated)
+from gnn_bandits.logbook import told_by_id
+from gnn_bandits.outcomes import (Purse, Several, as_outcomes, boxes_above, ei_outcomes,
+                                  hypervolume, log_feasible, log_gain, nondominated)
 from gnn_bandits.surrogate import Surrogate, candidate_priors
 
 WANTED = {"yield": "max", "waste": "min", "purity": ">= 0.8"}

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT/"nbs").glob("[0-9][0-9]_*.ipynb"))
@@ -37,6 +38,15 @@ def test_page_says_what_it_answers_and_what_it_showed(path):
         assert f"**{lead}" in beginning, f"{path.name} does not begin with '{lead}'"
     end = "\n".join(cells).rsplit("\n## ", 1)[-1]
     assert end.startswith("What was shown") and "**Next" in end, f"{path.name}: no summary"
+
+
+def test_ten_questions_a_page():
+    "Of the pages that were shortened; one of them is what the page is opened for"
+    text = (ROOT/"tests"/"data"/"questions.yml").read_text(encoding="utf-8")
+    for page, asked in yaml.safe_load(text).items():
+        assert any(p.stem[3:] == page for p in NOTEBOOKS), page
+        assert len(asked) == len({q for q, *_ in asked}) == 10, page
+        assert [more for _, _, *more in asked if more] == [["first"]], page
 
 
 @pytest.mark.parametrize("path", [*NOTEBOOKS, ROOT/"nbs"/"index.ipynb"], ids=lambda p: p.stem)

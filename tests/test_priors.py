@@ -175,6 +175,14 @@ def test_the_order_of_arms_does_not_matter(pool, shelf, name, form):
     assert_allclose(prior.rows(back), prior.rows(range(N))[back], atol=1e-6)
 
 
+@pytest.mark.parametrize("name, form", CELLS)
+def test_an_arm_that_is_named_twice_is_one_arm(pool, shelf, name, form):
+    "Found by random examples: features forgot that an arm shares all of its variance with itself"
+    prior, twice = made(name, pool, form, shelf), [3, 0, 3, 7, 0]
+    assert_allclose(prior.block(twice), prior.block(range(N))[twice][:, twice], atol=1e-6)
+    assert_allclose(prior.rows(twice), prior.rows(range(N))[twice], atol=1e-6)
+
+
 def test_a_pool_is_freed(pool):
     "What is kept for a pool does not keep the pool, whatever a kernel reads of it"
     class Itself(Size):

@@ -39,8 +39,8 @@ def domain_of(graphs, **kw):
 
 
 def gram(X, blocks=2, L=2):
-    c, own = with_itself(X, X.raw.numpy(), blocks, L)
-    E = surroundings(X, X.raw.numpy(), c)
+    E = surroundings(X, X.raw.numpy(), blocks)
+    own = with_itself(E, L)
     return relational_kernel(E, E, L), own
 
 

@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 
 from gnn_bandits import cli
-from gnn_bandits.campaigns import Asked, Campaign
+from gnn_bandits.campaigns import Campaign
 from gnn_bandits.intake import (FILES, Upload, as_file, column_names, from_spreadsheet, numbers,
                                 read_cells, read_results, same_id)
+from gnn_bandits.logbook import Asked
 
 openpyxl = pytest.importorskip("openpyxl")
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -1,5 +1,7 @@
 """The workflows of GitHub: whose code they run, what they may do, what the publishing job has."""
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,3 +86,12 @@ def test_the_quick_reproduction_is_compared_every_month():
     for part in ("make reproduce", "scripts/compare.py reproduction nbs/results/quick",
                  "codecheck.py --check", "It last agreed on", 'test "$agreed" = yes'):
         assert part in runs, part
+
+
+def test_a_second_reader_of_workflows_finds_nothing():
+    "zizmor knows ways in which workflows were attacked; it needs no network for this"
+    zizmor = Path(sys.executable).with_name("zizmor")
+    if not zizmor.exists(): pytest.skip("zizmor is not installed; it is in the extra `dev`")
+    done = subprocess.run([zizmor, "--offline", "--quiet", "--no-progress", *WORKFLOWS],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout

@@ -9,6 +9,7 @@ from gnn_bandits.core import templates
 
 assert "site-packages" in __file__, __file__
 assert not [f for f in files("gnn_bandits") if "project" in f.parts], "the wheel has project code"
+assert {"py.typed", "__init__.pyi", "campaigns.pyi"} <= {f.name for f in files("gnn_bandits")}
 assert "Parameters" in make_algorithm.__doc__ and "Examples" in make_algorithm.__doc__
 rng = np.random.default_rng(0)
 graphs = [nx.gnp_random_graph(6, 0.4, seed=i) for i in range(30)]

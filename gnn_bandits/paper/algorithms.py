@@ -11,6 +11,7 @@ __all__ = ['CHOICES', 'MODELS', 'PRACTICE', 'TUNED', 'THEOREM', 'RELEASED', 'REL
 # %% ../../nbs/46_algorithms.ipynb #c6fd0ee7
 import math
 from dataclasses import dataclass, fields, replace
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,11 +22,12 @@ from torch import Tensor
 from ..bandits import ALGORITHMS, Algorithm, Options, check_options, check_prior
 from ..confidence import beta, epsilon
 from ..core import check_choice, check_number, counter_rng, split_rng
+from ..gntk import check_domains
 from ..graphs import GraphDomain
 from ..networks import distinct_squares
 from ..policies import POLICIES
 from ..posterior import RIDGES, Belief, DiagonalPosterior
-from ..priors import Prior
+from ..priors import ByFeatures, Prior
 from ..training import (ADAM, STOPPING, Descent, Schedule, StopRule, adam,
                                   gradient_descent, linearized_fit, tangent_fit)
 
@@ -68,7 +70,8 @@ class PaperOptions(Options):
                              "need a number as lam")
 
 # %% ../../nbs/46_algorithms.ipynb #5e8aa486
-_SQUARES = WeakKeyDictionary() # Priors with networks -> squared gradients of all arms
+# Priors with networks -> squared gradients of all arms
+_SQUARES:WeakKeyDictionary = WeakKeyDictionary()
 
 class Shortcut:
     "The paper's shortcut for the uncertainty of the arms of a prior."
@@ -79,10 +82,11 @@ class Shortcut:
     ):
         self.depth, self.diagonal = 1, None
         if prior.net is not None:
-            if prior not in _SQUARES: _SQUARES[prior] = distinct_squares(prior.net, prior.domain)
+            if prior not in _SQUARES:
+                _SQUARES[prior] = distinct_squares(prior.net, check_domains(prior.domain))
             (squares, copies), self.depth = _SQUARES[prior], prior.L + 1
             self.diagonal = DiagonalPosterior(squares, self.depth*lam, ridge, copies)
-        elif prior.form == "features":
+        elif prior.form == "features" and isinstance(prior.held, ByFeatures):
             self.diagonal = DiagonalPosterior(prior.held.whole[0].square(), lam, ridge)
         else: self.limit = prior.diag.clamp(min=0).sqrt()
     def observe(self, arms, rewards):
@@ -108,7 +112,7 @@ class ShortcutBelief(Belief):
         ridge:str="lam", # Reading of the ridge
     ):
         self.lam, self.parts = float(lam), (prior.start(lam), Shortcut(prior, lam, ridge))
-        self._std = None
+        self._std:Tensor|None = None
     mean = property(lambda self: self.parts[0].mean, doc="(n,) posterior means")
     def __len__(self): return len(self.parts[0])
     def reset(self):
@@ -116,9 +120,10 @@ class ShortcutBelief(Belief):
         for part in self.parts: part.reset()
         self._std = None
         return self
-    def observe(self, arm, reward):
-        "Learn from a pull."
-        for part in self.parts: part.observe(arm, reward)
+    def observe(self, arms, rewards, weights=None):
+        "Learn from one pull or from a batch."
+        if weights is not None: raise ValueError("the paper's shortcut counts every pull once")
+        for part in self.parts: part.observe(arms, rewards)
         self._std = None
         return self
     @property
@@ -129,9 +134,9 @@ class ShortcutBelief(Belief):
     def deviation(self, rng):
         "A draw from what is believed, less its mean."
         return self.std*torch.from_numpy(rng.standard_normal(len(self)))
-    def covariance(self, arms):
+    def covariance(self, arms=None):
         "The shortcut's uncertainties, as if arms were independent."
-        return self.std[arms].square().diag()
+        return self.std[slice(None) if arms is None else arms].square().diag()
 
 # %% ../../nbs/46_algorithms.ipynb #446d3d8b
 def posterior_mean(alg, arms, rewards, rng):
@@ -210,8 +215,9 @@ def multiplier(
 )->float:
     "β as given, or the theorem's with the union bound over episodes and arms."
     if o.beta is not None: return o.beta
+    assert o.lam is not None and o.horizon is not None    # as its options have to be
     rate = Descent(o.lam, o.J).rate(o.L)/o.m if kind.network and o.fit == "steps" else None
-    finite = dict(m=o.m, eta=rate, J=o.J) if rate else {}
+    finite:dict[str, Any] = dict(m=o.m, eta=rate, J=o.J) if rate else {}
     share = o.delta/(3*episodes(o.horizon))
     return beta(o.B, o.sigma, o.lam, share, n, norm_factor=kind.norm_factor, **finite)
 
@@ -222,11 +228,14 @@ def slack(
 )->float:
     "ε as given, or the theorem's for a trained network."
     if o.epsilon is not None: return o.epsilon
-    return epsilon(o.B, o.lam, o.m, o.L) if kind.slack else 0.
+    if not kind.slack: return 0.
+    if o.lam is None: raise ValueError("the theorem's epsilon needs a number as lam")
+    return epsilon(o.B, o.lam, o.m, o.L)
 
 # %% ../../nbs/46_algorithms.ipynb #ad65a9d4
 class PaperAlgorithm(Algorithm):
     "A policy and a model, with the paper's uncertainty, multipliers and schedules."
+    options:PaperOptions
     def __init__(self,
         name:str, # A key of `ALGORITHMS`
         prior:Prior, # What is known before the first pull; with a network, if the model needs one
@@ -248,6 +257,7 @@ class PaperAlgorithm(Algorithm):
     def _start(self):
         o = self.options
         if o.uncertainty == "exact": return super()._start()
+        assert o.lam is not None                      # as its options have to be
         return ShortcutBelief(self.prior, o.lam, o.ridge)
 
 # %% ../../nbs/46_algorithms.ipynb #5cc13ee8
@@ -340,8 +350,8 @@ def paper_algorithm(
     o, inputs = paper_options(name, model, preset, **options), ALGORITHMS[name][0]
     network, own = split_rng(rng, 2)
     if prior is None and MODELS[model].network:
-        prior = Prior.network(domain, o.m, o.L, inputs, rng=network)
-    elif prior is None: prior = Prior.gntk(domain, o.L, inputs)
+        prior = Prior.network(check_domains(domain), o.m, o.L, inputs, rng=network)
+    elif prior is None: prior = Prior.gntk(check_domains(domain), o.L, inputs)
     check_prior(prior, domain, inputs, o.L, o.m)
     return PaperAlgorithm(name, prior, o, own, model)
 

@@ -75,7 +75,7 @@ def beside_page(
     nan = float("nan")
     blank = dict(quotation="", verdict="", kind="", reason="", statistic="", line=nan,
                  estimate=nan, low=nan, high=nan)
-    found = {number: [] for number in sections["number"]}
+    found:dict[str, list] = {number: [] for number in sections["number"]}
     for table, page, anchor, more in ((claims, "claims", "claim", "evidence"),
                                       (errata, "errata", "erratum", "more")):
         for row in table.to_dict("records"):

@@ -7,7 +7,7 @@ __all__ = ['CLAIMS', 'SENTENCES', 'CoverageSettings', 'coverage_rows', 'Eliminat
 
 # %% ../../nbs/32_claims.ipynb #0b5d069b
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import permutations, product
@@ -31,7 +31,7 @@ from ..infogain import (gain_ceiling, greedy_gain, information_gain, max_informa
                                   mig_bound)
 from ..networks import LazyGNN, LazyNN, forward
 from ..ntk import ntk
-from .algorithms import MODELS, TUNED, Shortcut
+from .algorithms import MODELS, TUNED, PaperAlgorithm, Shortcut
 from .ledger import (HALVES, MARGIN, SELECTION, VERDICTS, Comparison, Comparisons,
                                       Finding, Panel, Quotation, Reading, all_judgements,
                                       bound_finding, count_in_words, decay_finding, decide,
@@ -46,7 +46,7 @@ from ..spectrum import eigenvalues, legendre, multiplicity, shares as shares_of_
 from ..training import Descent, descent_filter, gradient_descent, linearized_fit
 
 # %% ../../nbs/32_claims.ipynb #3ff3258e
-CLAIMS = [] # In the order of the paper
+CLAIMS:list = [] # In the order of the paper
 
 # %% ../../nbs/32_claims.ipynb #f277cbb1
 claim = partial(register, CLAIMS)
@@ -123,7 +123,7 @@ def claim_invariant_network(results, broken=False):
     "The graph network ignores the order of the nodes."
     X, rng = small_domain(10, 5, 4, 3), np.random.default_rng(4)
     kind = LazyNN if broken else LazyGNN
-    net = kind(*kind.shape(X), 64, 2, rng=rng, dtype=torch.float64, symmetric=False)
+    net = kind(*[*kind.shape(X), 64, 2], rng=rng, dtype=torch.float64, symmetric=False)
     return identity_finding(largest_difference(net(X.permute(rng)), net(X)), 1e-12,
                             "outputs after renumbering nodes")
 
@@ -218,9 +218,9 @@ def claim_mercer_ntk(results, broken=False):
 def claim_decay(results, broken=False):
     "The eigenvalues of the NTK fall like r to the power -d."
     excess = [tuple(v + d for v in decay_exponent(2, d, int(broken))) for d in (3, 5, 10)]
-    worst = max(excess, key=lambda v: abs(v[0]))
-    holds = abs(worst[0]) < 0.05
-    return Finding("exponent plus d, worst of d = 3, 5, 10", *worst, verdict(holds),
+    worst, low, high = max(excess, key=lambda v: abs(v[0]))
+    holds = abs(worst) < 0.05
+    return Finding("exponent plus d, worst of d = 3, 5, 10", worst, low, high, verdict(holds),
                    "the exponent is -d" if holds else "another exponent")
 
 @claim("theory", "multiplicity", "App. A and A.3", "06_spectrum.ipynb", control="k = r + 1")
@@ -339,9 +339,9 @@ def observe_blindly(
     "A posterior after pulls that do not look at rewards."
     check_choice("pulls", pulls, ("random", "uncertain"))
     post = Posterior(K, s.lam)
-    if pulls == "random":
-        return post.observe(rng.integers(len(K), size=s.pulls), np.zeros(s.pulls))
-    for _ in range(s.pulls): post.observe(int(post.std.argmax()), 0.)
+    if pulls == "random": post.observe(rng.integers(len(K), size=s.pulls), np.zeros(s.pulls))
+    else:
+        for _ in range(s.pulls): post.observe(int(post.std.argmax()), 0.)
     return post
 
 # %% ../../nbs/32_claims.ipynb #7ff6b2e0
@@ -461,7 +461,8 @@ def narrow_coverage(
     rng, X = np.random.default_rng(61), small_domain(s.arms, s.nodes, s.d, 60)
     K, factor = gntk(X, L=s.L), 1. if estimator == "kernel" else math.sqrt(2)
     if estimator == "trained":
-        found = [trained_multiplier(X, K, "normal", s, r) for r in split_rng(rng, 12)]
+        found = torch.tensor([trained_multiplier(X, K, "normal", s, r)
+                              for r in split_rng(rng, 12)], dtype=torch.float64)
     else:
         net = LazyGNN(s.d, s.m, s.L, rng=rng)
         own = K if estimator == "kernel" else net.tangent_kernel(X, normalize=True)
@@ -469,8 +470,8 @@ def narrow_coverage(
         f = draw_rewards("sphere", K, post, 400, s, rng)
         found = post.worst_ratio(f, mean_noise("normal", post, 400, s, rng))
     allowed = beta(s.B, s.sigma, s.lam, s.delta, s.arms, norm_factor=factor)/5
-    found = torch.as_tensor(found, dtype=torch.float64)
-    return coverage_row(estimator, "uncertain", "sphere", "normal", found, allowed, s.delta)
+    return coverage_row(estimator, "uncertain", "sphere", "normal", found.double(), allowed,
+                        s.delta)
 
 # %% ../../nbs/32_claims.ipynb #0c01df5f
 AS_CORRECTED = "tested as corrected: one ridge λ, normalised kernel, two terms of β"
@@ -679,9 +680,10 @@ def claim_gain_of_network(results, broken=False):
     net = lambda m, seed: LazyGNN(4, m, 2, rng=np.random.default_rng([14, m, seed]))
     kernel = lambda m, seed: net(m, seed).tangent_kernel(X, normalize=True)
     limit = gain(gntk(X, L=2 - broken))
-    rows = [(m, abs(gain(kernel(m, seed)) - limit)) for m in widths for seed in seeds]
-    what = f"distance of the two gains on log m, {len(rows)} networks"
-    return decay_finding(*zip(*rows), what, -0.25)
+    sizes = [m for m in widths for _ in seeds]
+    apart = [abs(gain(kernel(m, seed)) - limit) for m in widths for seed in seeds]
+    what = f"distance of the two gains on log m, {len(apart)} networks"
+    return decay_finding(sizes, apart, what, -0.25)
 
 @claim("theory", "variance-bound", "App. C, step 1", "09_confidence.ipynb",
        control="the same arm pulled at every step")
@@ -743,6 +745,7 @@ def elimination_row(
     prior = Prior.network(X, s.m, rng=own) if finite else Prior.gntk(X)
     alg = make_algorithm("GNN-PE", X, model, rng=own, prior=prior, preset="theory", B=s.B, m=s.m,
                          sigma=s.sigma, lam=s.lam, delta=s.delta, horizon=s.horizon)
+    assert isinstance(alg, PaperAlgorithm)
     alg.beta *= share
     R = run_bandit(alg, env, s.horizon).regret.cumsum()
     ends = [2**e - 1 for e in range(1, alg.episode + 1)]
@@ -852,7 +855,7 @@ def claim_complete_graphs(results, broken=False):
 # %% ../../nbs/32_claims.ipynb #3ebfe0a0
 def measured(
     stated:list, # Comparisons of the claim as stated, all of which have to hold
-    corrected:list=(), # Those of the corrected claim
+    corrected:Sequence=(), # Those of the corrected claim
     correction:str="", # What the correction is
 )->Finding:
     "The finding for a claim that is measured on fresh domains."
@@ -913,8 +916,9 @@ def claim_nn_less_accurate(results, broken=False):
                     "true on sparse graphs, p of at most 0.2")
 
 # %% ../../nbs/32_claims.ipynb #b02dfc5c
-FITS = {"stopped": dict(fit="stopped", J=1000), "10 steps": dict(fit="steps", J=10),
-        "1000 steps": dict(fit="steps", J=1000), "limit": dict(fit="limit")}
+FITS:dict[str, dict] = {
+    "stopped": dict(fit="stopped", J=1000), "10 steps": dict(fit="steps", J=10),
+    "1000 steps": dict(fit="steps", J=1000), "limit": dict(fit="limit")}
 TRAINED_AT = (5, 10, 20, 40) # Pulls after which the number of steps is kept
 
 def stopping_rows(
@@ -1264,9 +1268,9 @@ def transfers(
         means, here = table[batch != r].mean(), table[batch == r].to_numpy()
         other.append(here[:, first_best(means) if worst else own])
         best.append(here[:, first_best(-means)])
-    other, best = np.concatenate(other), np.concatenate(best)
+    changed, chosen = np.concatenate(other), np.concatenate(best)
     return Comparison(f"{algorithm}, λ and β of N = 5, p = 0.05 against those of all domains",
-                      (other - best,), best.mean(), "not above")
+                      (changed - chosen,), chosen.mean(), "not above")
 
 @claim("experiment", "out-of-the-box", "Section 5, Figure 6", "29_population.ipynb",
        "tuning.csv.gz", measures=(REGRETS[2], *REGRETS[:2]),
@@ -1296,11 +1300,11 @@ def compare_steps(panel, algorithm, easy, hard, form, words):
     "The same for steps to the optimum, by the log-rank test."
     cells = [in_domain(*v) for v in (easy, hard)]
     runs = [select_runs(panel, algorithm, **cell) for cell in cells]
-    T, steps = int(runs[0]["T"].iloc[0]), [r["found_at"] for r in runs]
-    scores = log_rank_scores(*steps, T)
+    T, (first, rival) = int(runs[0]["T"].iloc[0]), (r["found_at"] for r in runs)
+    scores = log_rank_scores(first, rival, T)
     samples = [sample(panel, algorithm, lambda r, s=s: pd.Series(s, r.index), **cell).to_numpy()
                for cell, s in zip(cells, scores)]
-    medians = " and ".join(f"{median_steps(v, T):g}" for v in steps)
+    medians = " and ".join(f"{median_steps(v, T):g}" for v in (first, rival))
     return Comparison(f"log of the ratio of times, {algorithm}, {words[0]} against {words[1]} "
                       f"(medians {medians})", tuple(samples), form=form, gross=math.log(2))
 
@@ -1446,7 +1450,7 @@ def claim_less_sensitive_than_nn(panel):
         for a in POLICIES))
 
 # %% ../../nbs/32_claims.ipynb #ad38ff3d
-SENTENCES = (
+SENTENCES:tuple[tuple[str, str, str, str], ...] = (
     # place, sentence in our words, claims that judge it, or "" and a note
     ("5, data", "Domains of random graphs that differ in size and density, with a reward that "
      "ignores the order of the nodes", "invariant-kernel", ""),

@@ -10,6 +10,7 @@ import dataclasses, hashlib, json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -119,7 +120,8 @@ def dataset(
     "Make a data set from its name or spec."
     if not isinstance(spec, DatasetSpec) and spec not in DATASETS:
         raise ValueError(f"expected a DatasetSpec or one of {', '.join(DATASETS)}, got {spec!r}")
-    changes = {k: v for k, v in dict(n=n, seed=seed, reward=reward).items() if v is not None}
+    given:dict[str, Any] = dict(n=n, seed=seed, reward=reward)
+    changes = {k: v for k, v in given.items() if v is not None}
     spec = dataclasses.replace(DATASETS[spec] if isinstance(spec, str) else spec, **changes)
     domain = spec.graphs()
     evidence = spec.labelled(domain)
@@ -212,7 +214,8 @@ def closest_pairs(
 )->np.ndarray: # (2, k) numbers of graphs
     "The pairs of graphs whose mean node features are closest, by the cosine of these means."
     z = torch.nn.functional.normalize(X.h.mean(1), dim=1).float()
-    every, best = torch.arange(len(z)), []
+    best:list[tuple] = []
+    every = torch.arange(len(z))
     for i in range(0, len(z), 1000):
         own = torch.arange(i, min(i + 1000, len(z)))
         c = (z[i:i + 1000] @ z.T).masked_fill_(every <= own[:, None], -1)
@@ -230,7 +233,7 @@ def remainder_rows(
     "What features leave out of variances (gap, gap_max) and covariances (the others)."
     X, most = spec.graphs(), max(degrees)
     few, (a, b) = X[:graphs], closest_pairs(X, pairs)
-    K, off = gntk(few), ~torch.eye(graphs, dtype=bool)
+    K, off = gntk(few), ~torch.eye(graphs, dtype=torch.bool)
     variance = float((K.diagonal() - K.mean(1)).mean())
     left_out = K - feature_products(few.h, few.h, most)
     near = torch.stack([ntk((X.h[i] @ X.h[j].T).clamp(-1, 1), 2).mean()

@@ -7,8 +7,8 @@ __all__ = ['SPEC_VERSION', 'Item', 'RunSpec', 'spec_fields', 'grid', 'dataset_by
            'Start', 'run_spec']
 
 # %% ../../nbs/35_experiments.ipynb #a40cb471
-import dataclasses, hashlib, itertools, json, platform, time, typing
-from collections.abc import Hashable, Iterable
+import builtins, dataclasses, hashlib, itertools, json, platform, time, typing
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral, Real
@@ -31,17 +31,17 @@ from ..rewards import MOST_EVALUATIONS, MOST_GRAPHS, Environment, RewardOptions
 class Item:
     "What a sweep plays and a store keeps: hashable, and all that determines its numbers."
     folder:str # Of the store, for the files of its kind: "runs" or "cells"
-    key:str # Names its file
+    key = property(doc="Names its file")
     arms:int # Arms of an instance
     T:int # Pulls of a run
-    group:Hashable # Items with equal groups have the same start
-    datasets:tuple # The data sets that it reads, each a `DatasetSpec`
-    seconds:tuple[float, float] # Roughly: of what its group can share, of the item alone
-    bytes:dict[str, float] # Roughly: the memory of each of its parts, without data sets
-    def to_json(self)->str: "Everything that determines it."
+    group = property(doc="Items with equal groups have the same start")
+    datasets = property(doc="The data sets that it reads, each a `DatasetSpec`")
+    seconds = property(doc="Roughly: of what its group can share, of the item alone")
+    bytes = property(doc="Roughly: the memory of each of its parts, without data sets, by name")
+    def to_json(self): "Everything that determines it."
     def start(self, store, local:bool=True): "From its data sets; `local`: workers see the folder."
     def play(self, start): "Its result; that has a `spec`, the item, and can `pack()` its file."
-    def unpack(self, data:bytes): "The result in the content of its file, or `Damaged`."
+    def unpack(self, data): "The result in the content of its file, or `Damaged`."
 
 # %% ../../nbs/35_experiments.ipynb #60ad5bc8
 def canonical(
@@ -200,8 +200,8 @@ def seconds(self:RunSpec)->tuple[float, float]: # Of what runs can share, of the
     if self.model == "gntk": shared = 2e-8*nodes**2 if graph else 2e-7*self.arms**2
     else: shared = 6e-11*nodes**2*o.m if graph else 3e-10*self.arms*o.m**2
     step = 1e-3 + 2e-8*self.arms**2 + (1e-3 if self.model == "linearized" else 0.)
-    trainings = min(o.train_always_until, self.T)
-    trainings += max(0, self.T - o.train_always_until)/o.train_every
+    trainings = (min(o.train_always_until, self.T)
+                 + max(0, self.T - o.train_always_until)/o.train_every)
     training = 5e-10*o.J*o.m**2 if self.model == "trained" else 0.
     return shared, self.T*step + trainings*training
 
@@ -222,7 +222,7 @@ def bytes(self:RunSpec)->dict[str, float]: # Part of the run, bytes
     "Roughly the memory that each part of the run takes, without its data set."
     o, n, T, d = self.settings, self.arms, self.T, self.data.d
     k, D = (self.data.N, d) if self.inputs == "graph" else (1, self.data.N*d)
-    parts = {"arms": 16*n*k*D, "posterior": 8*n*min(n, 2*T), "history": 600*T}
+    parts:dict[str, float] = {"arms": 16*n*k*D, "posterior": 8*n*min(n, 2*T), "history": 600*T}
     copies = 1 + 2*(self.inputs == "vector") + (self.model != "gntk")
     copies += 4*(ALGORITHMS[self.algorithm][1] == "ts")
     parts["kernel"] = 8*copies*n**2
@@ -251,14 +251,14 @@ def check_fits(
 ):
     "Refuse items that would not fit into memory, before they begin."
     data = {d: dataset_bytes(d, d in made) for s in items for d in s.datasets}
-    for d in sorted(data, key=data.get)[-1:]:
+    for d in sorted(data, key=data.__getitem__)[-1:]:
         check_memory(f"a data set of {d.n} graphs", data[d], ADVICE["data set"])
     if not jobs: return
     held = lambda s: max((dataset_bytes(d, True)/4 for d in s.datasets), default=0.)
     parts = {s: {"data set": held(s)} | s.bytes for s in items}
     total = {s: sum(p.values()) for s, p in parts.items()}
-    s = max(total, key=total.get)
-    most = max(parts[s], key=parts[s].get)
+    s = max(total, key=total.__getitem__)
+    most = max(parts[s], key=parts[s].__getitem__)
     check_memory(f"a run with {s.arms} arms and {s.T} steps, mostly for its {most},",
                  total[s], ADVICE[most])
     many = sorted(total.values())[-jobs:]
@@ -298,14 +298,15 @@ class Damaged(ValueError):
 # %% ../../nbs/35_experiments.ipynb #c968b621
 @patch(cls_method=True)
 def unpack(cls:RunSpec,
-    data:bytes, # What `pack` returned
+    data:builtins.bytes, # What `pack` returned
 )->Run:
     "The run in a file; refuses a damaged one."
     try:
         meta, columns = unpack_arrays(data)
         text, names = compact(meta.pop("spec")), meta.pop("columns")
         if list(columns) != names: raise ValueError("its columns have other names")
-        history, facts = History(**columns), Run(None, None, **meta)
+        later:typing.Any = None                       # what is filled in below
+        history, facts = History(**columns), Run(later, later, **meta)
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         raise Damaged(f"{type(e).__name__}: {e}") from e
     return dataclasses.replace(facts, spec=RunSpec.from_json(text), history=history)
@@ -357,15 +358,15 @@ def play(self:RunSpec,
 )->Run:
     "Play the run; the caller sees to it that torch has one thread."
     began, prior = time.perf_counter(), start.prior(self)
-    ready, file = time.perf_counter(), start.checkpoint and Path(start.checkpoint)
-    resumed = bool(file) and file.exists()
+    ready, file = time.perf_counter(), Path(start.checkpoint) if start.checkpoint else None
+    resumed = file is not None and file.exists()
     env = Environment(start.domain, start.f, self.noise_std, rng=self.generator("noise"),
                       noise=self.noise)
     alg = make_algorithm(self.algorithm, start.domain, self.model, rng=self.generator("policy"),
                          prior=prior, **dataclasses.asdict(self.settings))
     try: history = run_bandit(alg, env, self.T, progress=progress, checkpoint=file)
     except Exception as e:
-        if resumed and start.again:
+        if file is not None and resumed and start.again:
             file.unlink(missing_ok=True)
             return self.play(start, progress)
         if not resumed or not isinstance(e, ValueError) or str(file) not in str(e): raise

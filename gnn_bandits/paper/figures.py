@@ -12,9 +12,10 @@ __all__ = ['TABLE_FIELDS', 'REGRET_LABELS', 'ARMS_AND_STEPS', 'SHOWN', 'SHADES',
 
 # %% ../../nbs/30_figures.ipynb #a3025474
 import io, math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from fastcore.basics import patch
@@ -239,7 +240,7 @@ def each_protocol(
 def draw_settings(
     ax, # Matplotlib axes
     means, # Rows of `setting_means`, of one algorithm
-    limits:tuple, # Of the colours, as log10
+    limits:Sequence, # Of the colours, as log10
 ): # The image
     "Means over the grid of λ and β; the smallest is marked."
     m = means.pivot(index="beta", columns="lam", values="mean").sort_index().sort_index(axis=1)
@@ -463,8 +464,8 @@ def draw_ratios(
 TRAINED_RUNS = 8 # Runs with trained networks, which take a minute each, if no number is asked for
 TRAINED_SETTINGS = {"GNN-PE": (0.1, 1.), "GNN-UCB": (0.01, 1.), "NN-PE": (1e-3, 1.),
                     "NN-UCB": (1e-3, 1.)} # λ and β
-TRAINED_PANELS = {"trained": dict(model="trained", train_from=40),
-                  "linearised": dict(model="linearized", fit="limit")}
+TRAINED_PANELS:dict[str, dict] = {"trained": dict(model="trained", train_from=40),
+                                  "linearised": dict(model="linearized", fit="limit")}
 
 def trained_specs(
     quick:bool=False, # 2 runs of 100 steps with 40 arms, small networks
@@ -532,7 +533,7 @@ def ablation_items(
     plan:"Plan", # Says how much
     tuning, # The tuning table of the population, or None
     theirs, # That of the paper's protocol, or None
-)->list[Item]:
+)->Sequence[Item]:
     "The cells of the ablation; a quick look has few switches."
     s = selected(tuning, theirs)
     few = lambda switch, level: switch in ("base", "uncertainty", "reward") and "256" not in level
@@ -564,7 +565,7 @@ def joined(*tables):
 def paper_items(
     plan:"Plan", # Says how much
     tuning, # The tuning table of the paper's protocol, or None
-)->list[Item]:
+)->Sequence[Item]:
     "The cells of the comparison in the paper's protocol."
     best = select(tuning, SELECTIONS["best-observed"])
     fewer = plan.few({}, dict(graphs=200, sizes=()))
@@ -638,7 +639,8 @@ class Plan:
     ):
         if seeds is not None: check_number("seeds", seeds, 1, whole=True)
         self.store, self.quick, self.seeds, self.model = Store(store), quick, seeds, model
-        self.how, self.tables = dict(jobs=jobs, scheduler=scheduler, progress=progress), {}
+        self.how:dict[str, Any] = dict(jobs=jobs, scheduler=scheduler, progress=progress)
+        self.tables:dict[str, Any] = {}
         self.tell, self.size = tell, self.few({}, dict(arms=40, T=60))
         self.where = self.size | self.few({}, dict(domains=((5, 0.2), (20, 0.2))))
     def few(self, full, quick): return quick if self.quick else full
@@ -675,7 +677,8 @@ def missing(self:Plan,
     names:Iterable[str], # Stages
 )->list[Item]:
     "The items that are not in the store, of these stages and of all that they need."
-    left, open_ = {}, set()
+    left:dict[str, list] = {}
+    open_:set[str] = set()
     def look(name):
         if name in left: return
         stage = self.stage(name)
@@ -710,9 +713,9 @@ def write(self:Plan,
 )->list[Path]: # Files written
     "Make a stage, and write its table and its picture."
     stage, table, out = self.stage(name), self.table(name), Path(out)
-    if not stage.draw: return [write_table(out/f"{name}.csv.gz", table, digits=5)]
+    if not (draw := stage.draw): return [write_table(out/f"{name}.csv.gz", table, digits=5)]
     numbers = write_table(out/f"{name}.csv", stage.numbers(table))
-    return [save_figure(out/f"{name}.png", lambda fig: stage.draw(fig, table), stage.size), numbers]
+    return [save_figure(out/f"{name}.png", lambda fig: draw(fig, table), stage.size), numbers]
 
 # %% ../../nbs/30_figures.ipynb #7c31d0b2
 def tables_of(

@@ -78,7 +78,7 @@ CLAIM_KINDS = ("theory", "explanation", "published", "experiment")
 class Quotation(NamedTuple):
     "A few words of the paper."
     section:str # Its number
-    line:int # Of the LaTeX file, from 1
+    line:int|str # Of the LaTeX file, from 1; "" where nothing is quoted
     words:str # As the file has them
 
 class Reading(NamedTuple):
@@ -182,8 +182,8 @@ def bound_finding(
 
 # %% ../../nbs/50_ledger.ipynb #be79b14e
 def slope_interval(
-    x:Sequence, # Abscissae
-    y:Sequence, # Ordinates
+    x:Sequence|np.ndarray, # Abscissae
+    y:Sequence|np.ndarray, # Ordinates
     level:float=0.95, # Confidence
 )->tuple[float, float, float]: # Slope and its interval
     "Least squares slope with its t interval."
@@ -193,8 +193,8 @@ def slope_interval(
 
 # %% ../../nbs/50_ledger.ipynb #4ee0addc
 def decay_finding(
-    x:Sequence, # Sizes
-    y:Sequence, # What should fall with them
+    x:Sequence|np.ndarray, # Sizes
+    y:Sequence|np.ndarray, # What should fall with them
     what:str, # What falls
     rate:float=0., # At least like size to this power
 )->Finding:
@@ -308,7 +308,7 @@ def p_value(
 
 # %% ../../nbs/50_ledger.ipynb #fd2ca4bb
 def holm(
-    p:Sequence, # p-values
+    p:Sequence|np.ndarray, # p-values
 )->np.ndarray: # Adjusted, in the same order
     "Holm's correction for multiple comparisons."
     p = np.asarray(p, float)
@@ -379,7 +379,7 @@ def count_in_words(
 
 # %% ../../nbs/50_ledger.ipynb #5a7e0002
 def censored(
-    steps:Sequence, # Pull at which the optimum was found, larger than T if it was not
+    steps:Sequence|np.ndarray, # Pull at which the optimum was found, larger than T if it was not
     T:int, # Pulls in a run
 )->stats.CensoredData:
     "Times to the optimum, censored at the end of the run."
@@ -387,7 +387,7 @@ def censored(
     return stats.CensoredData(uncensored=steps[steps <= T], right=np.full((steps > T).sum(), T))
 
 def median_steps(
-    steps:Sequence, # As in `censored`
+    steps:Sequence|np.ndarray, # As in `censored`
     T:int, # Pulls in a run
 )->float: # Infinite if fewer than half of the runs find the optimum
     "Median time to the optimum, from the Kaplan–Meier curve."
@@ -592,7 +592,7 @@ def selection_judgements(
     for measure in claim.measures:
         cells = {who: dict(iter(some.assign(settings=SETTINGS[measure]).groupby(GROUPS)))
                  for who, some in parts.items()}
-        mixed = {"all": {}, "control": {}}
+        mixed:dict[str, dict] = {"all": {}, "control": {}}
         for pick, weight in picks[SETTINGS[measure]].value_counts().items():
             chosen = zip(picks[SETTINGS[measure]].columns, pick)
             groups = whole | {k: v for who in chosen for k, v in cells[who].items()}
@@ -700,7 +700,8 @@ def ledger(
 )->tuple[pd.DataFrame, pd.DataFrame]: # One row for each claim; one for each panel
     "Test every claim; a missing table is an error."
     check_results(results)
-    rows, sides = [], []
+    sides:list[dict] = []
+    rows = []
     for c in claims:
         if c.kind == "experiment":
             found = judge_claim(c, results)
@@ -815,8 +816,8 @@ def same_ledger(
     words = [table[[c for c in columns if c not in numbers]].astype(object).fillna("").to_numpy()
              for table in (a, b)]
     if words[0].tolist() != words[1].tolist(): return False
-    values = [t[numbers].replace("", np.nan).astype(float) for t in (a, b)]
-    return np.allclose(*values, rtol=rtol, atol=1e-9, equal_nan=True)
+    own, other = (t[numbers].replace("", np.nan).astype(float) for t in (a, b))
+    return np.allclose(own, other, rtol=rtol, atol=1e-9, equal_nan=True)
 
 # %% ../../nbs/50_ledger.ipynb #abb0ba12
 def require_committed(

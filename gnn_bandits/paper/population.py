@@ -19,6 +19,7 @@ __all__ = ['NODES', 'DENSITIES', 'DOMAINS', 'LAMS', 'BETAS', 'PULLS', 'TUNING_SE
 import itertools, math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy import optimize, stats
@@ -39,7 +40,7 @@ BETAS = (0., 0.1, 0.3, 0.5, 0.75, 1., 1.5, 2., 3., 4., 5., 7., 10.)
 PULLS = (0, 10, 40)
 TUNING_SEED, TEST_SEED = 1, 2
 SELECTIONS = {"cumulative": "regret", "best-observed": "best_observed_regret"}
-PAPER_SCHEDULE = dict(always_until=100, train_every=20, final_from=80)
+PAPER_SCHEDULE:dict[str, Any] = dict(always_until=100, train_every=20, final_from=80)
 LEARNERS = tuple(f"{net}-{policy}" for net in INPUTS for policy in POLICIES)
 
 # %% ../../nbs/29_population.ipynb #fd49d46d
@@ -128,7 +129,7 @@ def chosen_players(
     **more, # Further fields of `Player`
 )->tuple[Player, ...]:
     "The players of a comparison."
-    return tuple(Player(a, *v, settings=name, **more) for a, v in settings.items())
+    return tuple(replace(Player(a, *v), settings=name, **more) for a, v in settings.items())
 
 # %% ../../nbs/29_population.ipynb #92235911
 def population_cells(
@@ -191,7 +192,8 @@ def model_switches(
     others:dict[str, dict], # Further selections, by name
 )->dict:
     "Another schedule, other selections, other uncertainties, finite networks."
-    out = {("schedule", "the paper's"): ({}, new_player(**PAPER_SCHEDULE))}
+    out:dict[tuple[str, str], tuple[dict, Callable]] = {
+        ("schedule", "the paper's"): ({}, new_player(**PAPER_SCHEDULE))}
     for name, chosen in others.items():
         out["selection", name] = {}, lambda p, chosen=chosen: replace(p, **dict(
             zip(("lam", "beta", "random_pulls"), chosen[p.algorithm])))
@@ -210,7 +212,7 @@ def ablation_switches(
     others:dict[str, dict], # Further selections, by name
 )->dict[tuple[str, str], tuple[dict, Callable]]: # (switch, level) -> fields of the cell, new player
     "Everything that is switched, one level at a time."
-    out = {("base", "base"): ({}, same_player)}
+    out:dict[tuple[str, str], tuple[dict, Callable]] = {("base", "base"): ({}, same_player)}
     for v in LAMS: out["lam", f"{v:g}"] = {}, new_player(lam=v)
     for b in (0., 0.5, 1., 2., 3., 5., 10.):
         for k in PULLS: out["beta × pulls", f"{b:g} × {k}"] = {}, new_player(beta=b, random_pulls=k)
@@ -229,14 +231,15 @@ def ablation_cells(
     **size, # Smaller `arms` and `T`, for a quick look
 )->list[Cell]:
     "Cells for all switches; levels that change only the players share their instances."
-    players, groups = chosen_players(settings, "cumulative"), {}
+    groups:dict[tuple, list[Player]] = {}
+    players = chosen_players(settings, "cumulative")
     for (switch, level), (cell, player) in ablation_switches(settings, others).items():
         if not only(switch, level): continue
         who = [replace(q, settings=f"{switch}: {level}") for q in map(player, players) if q]
         groups.setdefault(tuple(cell.items()), []).extend(who)
     cells = []
-    for cell, who in groups.items():
-        fields = dict(N=20, p=0.2, d=10, seed=TEST_SEED) | size | dict(cell)
+    for shape, who in groups.items():
+        fields = dict(N=20, p=0.2, d=10, seed=TEST_SEED) | size | dict(shape)
         most = min(runs, fields.pop("runs", runs))
         cells += [Cell("ablation", "population", runs=some, players=tuple(who), **fields)
                   for some in chunks(most, 10)]

@@ -188,7 +188,7 @@ class FlatNet:
         self.weights, self.slopes = self.views(self.theta), self.views(self.grad)
     def views(self,
         flat:Tensor, # (p,)
-    )->list[Tensor]: # W₁, b₁, W₂, b₂, W₃, b₃; None where there is no bias
+    )->list: # W₁, b₁, W₂, b₂, W₃, b₃; None where there is no bias
         "The matrices and vectors inside a flat tensor."
         parts = [v.view(s) for v, s in
                  zip(flat.split([s.numel() for s in self.shapes]), self.shapes)]
@@ -341,7 +341,8 @@ class DiagonalUncertainty:
         squares:Tensor, # (n, p) squared gradients divided by the width, float32; kept
         lam:float, # λ
     ):
-        self.squares, self.lam, self._std = squares, lam, None
+        self.squares, self.lam = squares, lam
+        self._std:Tensor|None = None
         self.U = torch.full((squares.shape[1],), lam)
     def observe(self, arm:int):
         "Add the squared gradient of one arm."
@@ -408,12 +409,14 @@ class Player:
     ):
         check_choice("algorithm", algorithm, PAPER_ALGORITHMS)
         kind, ours = algorithm.split("-")[0], recipe.network == "ours"
-        self.game, self.recipe, self.data, self.steps = game, recipe, ([], []), 0
+        self.game, self.recipe, self.steps = game, recipe, 0
+        self.data:tuple[list, list] = [], []
         self.x = flat_inputs(game.domain, kind, ours)
         self.net = (paper_net(game.domain, kind, m, game.seed) if ours else
                     released_net(self.x.shape[2], m, game.seed))
         G = gradients(self.net, self.x)
-        K = (G @ G.T).double()/m if "ours" in (recipe.training, recipe.uncertainty) else None
+        K = torch.zeros(0, 0)                                    # unless something needs it
+        if "ours" in (recipe.training, recipe.uncertainty): K = (G @ G.T).double()/m
         unit = float(G.square().sum(1).double().mean()/m)        # mean prior variance of an arm
         scale = unit if not ours else released_unit(game.domain, kind, m, game.seed)
         lam, self.multiplier, factor = uncertainty_units(algorithm, recipe, game.domain, unit,
@@ -424,7 +427,9 @@ class Player:
         self.start = self.mean = outputs(self.net, self.x)
     def observe(self, arm:int, reward:float):
         "One more pull among the data."
-        self.data[0].append(arm), self.data[1].append(reward), self.uncertainty.observe(arm)
+        self.data[0].append(arm)
+        self.data[1].append(reward)
+        self.uncertainty.observe(arm)
     def train(self, t:int):
         "Train on all data, from the start."
         if self.recipe.training == "ours":
@@ -505,7 +510,8 @@ def step(
     p.predicted.append(int(player.mean.argmax()))
     if t <= last: arm = int(game.explore[t + (t > 0 and late)])
     else: arm = choose(player, p, algorithm)
-    p.arms.append(arm), p.rewards.append(float(game.f[arm] + game.noise[t]))
+    p.arms.append(arm)
+    p.rewards.append(float(game.f[arm] + game.noise[t]))
     if late: p.best.append(best_known(player, game))
     due = t < always_until or t % batch == 0
     while p.added <= t and (due or not late):

@@ -25,7 +25,8 @@ class Store:
     def __init__(self,
         path:str|Path, # The folder; made when something is written
     ):
-        self.path, self.held = Path(path), {}
+        self.path = Path(path)
+        self.held:dict = {}
         if self.path.exists() and not self.path.is_dir():
             raise ValueError(f"{path} is a file; name a folder for the store")
     def __repr__(self): return f"Store({str(self.path)!r}, {len(self)} runs)"
@@ -80,8 +81,8 @@ def read(self:Store,
     which:Item|Path, # An item, or the file of a run
 ): # Its result
     "What an item gave; `Damaged` if its file is."
-    one = isinstance(which, Path)
-    kind, path = (RunSpec, which) if one else (which, self.file(which))
+    path = which if isinstance(which, Path) else self.file(which)
+    kind = RunSpec if isinstance(which, Path) else which
     if not path.exists(): raise ValueError(f"there is no run {path.stem} in {self.path}")
     try: found = kind.unpack(path.read_bytes())
     except Damaged as e:
@@ -270,7 +271,8 @@ def curves(self:Store,
 ):
     "A pandas table of means over seeds and their standard errors, step by step."
     import pandas as pd
-    groups, first = {}, {}
+    groups:dict[tuple, list] = {}
+    first:dict[tuple, dict] = {}
     for run in self.runs(specs):
         fields = {k: v for k, v in spec_fields(run.spec).items() if k not in SEEDS}
         group = tuple(fields[k] for k in by)

@@ -22,7 +22,7 @@ from scipy.linalg.blas import dger
 from .algorithms import Shortcut
 from ..policies import plausible
 from ..priors import LIMITS, Prior
-from ..core import (NEAR, check_choice, check_number, first_best, one_thread,
+from ..core import (NEAR, check_choice, check_number, check_rng, first_best, one_thread,
                               pack_arrays, unpack_arrays)
 from ..graphs import GraphDomain
 from .datasets import PAPER_REWARD, Dataset, DatasetSpec, action_set
@@ -43,7 +43,8 @@ class Columns:
         self.K, self.lam, self.t, self.q = K, lam, 0, 0
         self.mean, self.var = np.zeros(n), K.diagonal().copy()
         self.U, self.H = np.empty((T, n)), np.empty((min(n, T), n))  # all u; columns of seen arms
-        self.row, self.arms = {}, np.empty(min(n, T), np.int64)      # arm -> place; place -> arm
+        self.row:dict[int, int] = {}                                 # arm -> place
+        self.arms = np.empty(min(n, T), np.int64)                    # place -> arm
         self.counts = np.zeros(min(n, T))
     std = property(lambda self: np.sqrt(np.maximum(self.var, 0)), doc="(n,) uncertainty")
     def observe(self, arm, reward):
@@ -346,7 +347,7 @@ def kernels_of(
 )->tuple[dict, dict]: # Inputs -> Gram matrix; inputs -> prior with a network
     "The Gram matrices of both networks."
     if m:
-        rngs = rng.spawn(2)
+        rngs = check_rng(rng).spawn(2)
         nets = {k: Prior.network(domain, m, inputs=k, rng=r) for k, r in zip(INPUTS.values(), rngs)}
         return {k: v.K.double().numpy() for k, v in nets.items()}, nets
     return {k: LIMITS[k](2).gram(domain).numpy() for k in INPUTS.values()}, {}
@@ -386,6 +387,7 @@ def arms_of(
 )->tuple[GraphDomain, np.ndarray|None]: # Arms, and their rewards if known
     "The arms of a run."
     if cell.protocol == "population": return cell.origin(run).graphs(), None
+    assert data is not None                           # the other protocols draw from it
     if cell.protocol == "many rewards":
         some = slice(run % SETS*cell.arms, (run % SETS + 1)*cell.arms)
         return data.domain[some], data.f[some].numpy()
@@ -401,7 +403,7 @@ def start(self:Cell,
     "The arms of all runs, where they come from data sets."
     if not self.datasets: return None
     found = [arms_of(self, run, store.dataset(self.origin(run))) for run in self.runs]
-    return [Start(X.h.numpy(), X.sizes.numpy(), f) for X, f in found]
+    return [Start(X.h.numpy(), X.sizes.numpy(), np.asarray(f)) for X, f in found]
 
 # %% ../../nbs/49_studies.ipynb #89d3cf3e
 def instances(
@@ -474,8 +476,8 @@ def seconds(self:Cell)->tuple[float, float]: # Of what cells share, which is not
 def bytes(self:Cell)->dict[str, float]: # Part of the cell, bytes
     "Roughly the memory that each part of the cell takes, without its data sets."
     n, T, m = self.arms, self.T, self.m
-    parts = {"arms": 24*n*self.N*self.d, "kernel": 80*n**2, "draws": 40*n*T,
-             "posterior": 16*n*(T + min(n, T))}
+    parts:dict[str, float] = {"arms": 24*n*self.N*self.d, "kernel": 80*n**2, "draws": 40*n*T,
+                              "posterior": 16*n*(T + min(n, T))}
     if m: parts["network"] = 40*m**2 + 24*m*self.N*self.d
     if any(p.uncertainty == "diagonal" for p in self.players):
         parts["squared gradients"] = 4*n*(m*(self.N*self.d + 1)/2 + m**2/4)

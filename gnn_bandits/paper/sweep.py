@@ -7,7 +7,7 @@ __all__ = ['Summary', 'sweep']
 
 # %% ../../nbs/48_sweep.ipynb #49293e8e
 import contextlib, sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import (FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor,
                                 as_completed, wait)
 from dataclasses import dataclass
@@ -36,7 +36,8 @@ def pieces(
     most:int=16, # Items a piece, so that a crash loses few
 )->list[list[Item]]:
     "Groups of at most `most` items that share a start, longest first."
-    groups, out = {}, []
+    groups:dict = {}
+    out = []
     for i in items: groups.setdefault(i.group, []).append(i)
     for g in groups.values(): out += [g[k:k + most] for k in range(0, len(g), most)]
     return sorted(out, key=piece_seconds, reverse=True)
@@ -142,9 +143,11 @@ def run_separately(
 def results_from_pool(
     tasks:Iterator[Task], # Pieces of work, made when asked for
     open_pool:Callable, # Opens a pool of workers
-)->Iterator: # Results and failures
+)->Generator: # Results and failures
     "Results of workers as they come."
-    flying, broken, more = {}, [], True
+    flying:dict = {}
+    broken:list = []
+    more = True
     while more:
         with open_pool() as (pool, window):
             while more and not broken:
@@ -157,7 +160,7 @@ def results_from_pool(
                     task = flying.pop(future)
                     try: yield from finished(future, task)
                     except BrokenExecutor: broken.append(task)
-        for task in [*broken, *flying.values()] if broken else []: yield from run_separately(task)
+        for lost in [*broken, *flying.values()] if broken else []: yield from run_separately(lost)
         more = more or bool(broken)
         flying, broken = {}, []
 
@@ -166,7 +169,7 @@ def results(
     tasks:Iterator[Task], # Pieces of work, made when asked for
     jobs:int, # Processes on this machine
     scheduler:str|None=None, # Address of a Dask scheduler
-)->Iterator: # Results and failures
+)->Generator: # Results and failures
     "Results as they come, from this process, from a pool of processes or from a cluster."
     if scheduler: return results_from_pool(tasks, partial(dask_pool, scheduler))
     if jobs > 1: return results_from_pool(tasks, partial(process_pool, jobs))
@@ -217,7 +220,8 @@ def store_results(
 )->tuple[list[str], list[str]]: # Keys of finished items and of failures
     "Keep what comes, with a bar; the first failures are told at once."
     form = "{desc} {percentage:3.0f}%|{bar}| {postfix} [{elapsed}, {remaining} to go]"
-    done, failed = [], []
+    done:list[str] = []
+    failed:list[str] = []
     total = sum(seconds.values())
     with progress_bar(total=total, desc=what, bar_format=form, show=progress) as bar:
         for r in found:

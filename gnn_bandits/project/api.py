@@ -44,7 +44,8 @@ def failed_example(
     name:str, # A public name
 )->str: # What went wrong, or nothing
     "Run the example in the docstring of a public name."
-    doc, said = inspect.getdoc(getattr(gnn_bandits, name)), []
+    said:list[str] = []
+    doc = inspect.getdoc(getattr(gnn_bandits, name)) or ""
     test = doctest.DocTestParser().get_doctest(doc, {}, name, None, 0)
     imports = [e for e in test.examples if "from gnn_bandits import" in e.source]
     if not any(name in e.source for e in imports): return "there is no example that imports it"
@@ -55,8 +56,8 @@ def failed_example(
 ROOMS = {"library": ["core", "graphs", "ntk", "gntk", "networks", "spectrum", "features",
                      "infogain", "posterior", "policies", "relations", "kernels", "molecules",
                      "scale", "priors", "surrogate", "confidence", "training", "rewards",
-                     "bandits", "outcomes", "watch", "journal", "intake", "campaigns", "several",
-                     "reports", "bridges"],
+                     "bandits", "outcomes", "watch", "journal", "intake", "logbook", "campaigns",
+                     "several", "reports", "bridges"],
          "paper": ["paper.datasets", "paper.algorithms", "paper.experiments", "paper.store",
                    "paper.sweep", "paper.studies", "paper.population", "paper.figures",
                    "paper.released", "paper.ledger", "paper.beside", "paper.claims"],
@@ -70,7 +71,7 @@ def room_order()->list[str]:
 
 # %% ../../nbs/38_api.ipynb #ee27c795
 def imported_modules(
-    node:ast.AST, # An import statement
+    node:ast.Import|ast.ImportFrom, # An import statement
     module:str, # The module it stands in, `gnn_bandits.paper.figures`
 )->list[str]: # Candidates: modules, or names in them
     "The full names of what an import statement asks for."
@@ -108,8 +109,8 @@ def definitions(
 )->list[tuple[int, str]]: # Lines and name
     "The functions of a module, methods included, and how many lines each has."
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    return [(node.end_lineno - node.lineno + 1, node.name) for node in ast.walk(tree)
-            if isinstance(node, ast.FunctionDef)]
+    return [((node.end_lineno or node.lineno) - node.lineno + 1, node.name)
+            for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
 
 def exported(
     path:Path, # Of a module

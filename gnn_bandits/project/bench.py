@@ -6,8 +6,8 @@
 __all__ = ['PAUSE', 'Row', 'missing', 'compare', 'time_turns', 'bench']
 
 # %% ../../nbs/36_bench.ipynb #12350efb
-import contextlib, importlib.util, json, math, os, platform, re, shutil, signal, subprocess, sys
-import tempfile, threading, time
+import contextlib, functools, importlib.util, json, math, os, platform, re, resource, shutil
+import signal, subprocess, sys, tempfile, threading, time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -20,13 +20,13 @@ from tqdm import tqdm
 from .. import scale
 from ..bandits import Prior, make_algorithm, run_bandit
 from ..campaigns import Campaign
-from ..core import (check_number, in_threads, one_thread, peak_mb, write_atomically,
-                              write_table)
+from ..core import (check_number, in_threads, one_thread, peak_mb, sparse,
+                              write_atomically, write_table)
 from ..features import GNTKFeatures
 from ..gntk import gntk, gntk_diag, vector_kernel
 from ..graphs import GraphDomain, erdos_renyi_adjacency
 from ..infogain import greedy_gain
-from ..molecules import load_molecules
+from ..molecules import load_molecules, morgan_levels, read_smiles
 from ..networks import LazyGNN, forward
 from ..ntk import ntk
 from ..paper.datasets import dataset
@@ -1058,6 +1058,218 @@ def many_tells(
                              folder_mb=size/1e6))
     return dict(tables={"tells.csv": rows})
 
+# %% ../../nbs/36_bench.ipynb #a5c00002
+def fingerprints(
+    smiles:list, # Molecules
+)->"sparse.csr_array": # (n, columns) zeros and ones
+    "Counted Morgan fingerprints, a column for each substructure and each number up to its count."
+    columns = {}
+    flat, start = morgan_levels(smiles, 2, columns)
+    return sparse.csr_array((np.ones(len(flat)), flat, start), (len(smiles), len(columns)))
+
+def plain_ask(
+    U, # Fingerprints of the pool
+    arms:list, # Measured molecules
+    y:np.ndarray, # Their values
+    batch:int, # How many to choose
+    beta:float=2., # Multiplier of the uncertainty
+    noises=np.logspace(-3, 0, 10), # Grid of noise variances, for standardised values
+    scales=np.logspace(-1, 1, 10), # Grid of variances of the kernel
+)->list[int]:
+    "A batch by an exact Gaussian process with the Tanimoto kernel, refitted on a grid."
+    from scipy.linalg import cholesky, solve_triangular
+    t, n, size, by_column = len(arms), U.shape[0], U.sum(1), U.T.tocsr()
+    def rows(some):
+        both = (U[some] @ by_column).toarray()
+        return both/(size[some][:, None] + size - both)
+    K, z, one = rows(arms), (y - y.mean())/y.std(), np.eye(t)
+    among = K[:, arms]
+    def fitted(s, v):
+        R = cholesky(s*among + v*one, lower=True)
+        w = solve_triangular(R, z, lower=True)
+        return -w @ w/2 - np.log(R.diagonal()).sum(), s, v
+    _, s, v = max(fitted(s, v) for s in scales for v in noises)
+    R, V, picks = cholesky(s*among + v*one, lower=True), np.empty((t + batch, n)), []
+    V[:t] = solve_triangular(R, s*K, lower=True)
+    mean, var = solve_triangular(R, z, lower=True) @ V[:t], s - np.square(V[:t]).sum(0)
+    free = np.ones(n, bool)
+    free[arms] = False
+    for i in range(t, t + batch):
+        score = np.where(free, mean + beta*np.sqrt(var.clip(0)), -np.inf)
+        picks.append(int(score.argmax()))
+        free[picks[-1]] = False
+        c = s*rows(picks[-1:])[0] - V[:i, picks[-1]] @ V[:i]
+        V[i] = c/np.sqrt(c[picks[-1]] + v)
+        var -= V[i]**2
+    return picks
+
+# %% ../../nbs/36_bench.ipynb #a5c00006
+POOLS = {"qm9": "dipole", "chemml": "refractive_index"} # Set of molecules -> what is measured
+
+@functools.cache
+def pool_of(
+    name:str, # A key of `POOLS`
+    n:int, # How many molecules
+)->tuple: # Graphs, SMILES, values
+    "Some molecules of a set, always the same ones."
+    rows = load_molecules(name)[["smiles", POOLS[name]]].dropna()
+    some = rows.iloc[np.random.default_rng(0).permutation(len(rows))[:n + n//100 + 10]]
+    read = read_smiles(some["smiles"].tolist(), invalid="skip")
+    y = some[POOLS[name]].to_numpy(float)[read.rows[:n]]
+    return read.domain[:n], read.canonical[:n], y
+
+def pool_folder(
+    room:Path, # Folder for the campaign
+    pool:tuple, # Graphs, SMILES, values
+    t:int, # How many are measured
+)->str: # The folder
+    "A campaign over some molecules, of which some are measured."
+    (X, smiles, y), path = pool, room/"asks"
+    arms = np.random.default_rng(1).choice(len(X), t, replace=False).tolist()
+    shutil.rmtree(path, ignore_errors=True)
+    Campaign.create(path, X).tell(arms, y[arms]).close()
+    facts = dict(smiles=smiles, arms=arms, values=y.tolist())
+    path.with_suffix(".json").write_text(json.dumps(facts))
+    return str(path)
+
+# %% ../../nbs/36_bench.ipynb #a5c00008
+def busy(
+    work:Callable, # Without arguments
+)->tuple: # Processor seconds, and what it returns
+    "How much processor time some work takes."
+    began = time.process_time()
+    value = work()
+    return time.process_time() - began, value
+
+def asked(
+    path:str, # Of a campaign
+    batch:str, # How many to ask for
+)->dict:
+    "Processor seconds and peak memory of asking a campaign that was just opened."
+    with tempfile.TemporaryDirectory() as home:       # loads compiled code
+        X, y = read_smiles(["C"*k + "O" for k in range(1, 21)]).domain, np.arange(12.)**0.5
+        Campaign.create(Path(home)/"c", X).tell(list(range(12)), y).ask(2)
+    opened, c = busy(lambda: Campaign.open(path))
+    fit, model = busy(c.surrogate)
+    choice, arms = busy(lambda: c.ask(int(batch)))
+    c.drop()
+    c.close()
+    return dict(opened=opened, fit=fit, choice=choice, seconds=fit + choice, peak_mb=peak_mb(),
+                arms=arms, kernel=model.facts["prior"])
+
+def plainly(
+    path:str, # Of a campaign with its file beside it
+    batch:str, # How many to choose
+)->dict:
+    "The same for the plain Gaussian process."
+    facts = json.loads(Path(path).with_suffix(".json").read_text())
+    read, U = busy(lambda: fingerprints(facts["smiles"]))
+    arms, y = facts["arms"], np.array(facts["values"])
+    plain_ask(U[:20], list(range(10)), y[:10], 2)     # loads what is loaded once
+    seconds, arms = busy(lambda: plain_ask(U, arms, y[arms], int(batch)))
+    return dict(read=read, seconds=seconds, peak_mb=peak_mb(), arms=arms)
+
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+def alone(
+    work:str, # "asked" or "plainly"
+    path:str, # Of a campaign
+    batch:int, # How many
+)->dict:
+    "What a fresh process with one thread says."
+    return in_own_process(work, path, str(batch), **ONE_THREAD)
+
+# %% ../../nbs/36_bench.ipynb #a5c00010
+def ask_plain(
+    room:Path, # Folder for the campaigns
+    n:int=10_000, # Molecules
+    t:int=300, # Measurements
+    batch:int=100, # How many to ask for
+    turns:int=3, # Of each
+)->dict:
+    "A batch by a campaign and by the plain Gaussian process."
+    out = dict(molecules=n, measured=t, batch=batch)
+    for name in POOLS:
+        path = pool_folder(room, pool_of(name, n), t)
+        found = dict(asked=[], plainly=[])
+        for _ in range(turns):
+            for work, said in found.items(): said.append(alone(work, path, batch))
+        middle = lambda work, key: float(np.median([s[key] for s in found[work]]))
+        ours, plain = middle("asked", "seconds"), middle("plainly", "seconds")
+        out[name] = dict(ours=ours, plain=plain, ratio=ours/plain, fit=middle("asked", "fit"),
+                         read=middle("plainly", "read"), kernel=found["asked"][0]["kernel"],
+                         turns={w: [s["seconds"] for s in v] for w, v in found.items()},
+                         peak_mb={w: middle(w, "peak_mb") for w in found})
+    return out
+
+# %% ../../nbs/36_bench.ipynb #a5c00012
+def ask_wide(
+    room:Path, # Folder for the campaigns
+    n:int=50_000, # Molecules
+    measured:tuple=(500, 2500), # Measurements
+    batch:int=500, # How many to ask for
+    names:tuple=("qm9",), # Keys of `POOLS`
+)->dict:
+    "A large batch of a large pool."
+    out = dict(molecules=n, batch=batch, rows=[])
+    for name in names:
+        for t in measured:
+            said = alone("asked", pool_folder(room, pool_of(name, n), t), batch)
+            said.pop("arms")
+            out["rows"].append(dict(molecules=name, measured=t) | said)
+        pool_of.cache_clear()
+    return out
+
+# %% ../../nbs/36_bench.ipynb #a5c00014
+GROWTH = {"measured": (250, 500, 1000, 2000), "molecules": (2500, 5000, 10_000, 20_000),
+          "batch": (50, 100, 200, 400)} # One grows, the others stay
+
+def ask_growth(
+    room:Path, # Folder for the campaigns
+    get:Callable=lambda n: pool_of("qm9", n), # How many molecules -> graphs, SMILES, values
+    sizes:dict=GROWTH, # What grows -> its sizes
+    usual:tuple=(500, 10_000, 100), # Measurements, molecules and batch otherwise
+)->dict:
+    "How the time of a batch grows with measurements, molecules and batch."
+    usual, out = dict(zip(GROWTH, usual)), dict(usual=list(usual))
+    for what, values in sizes.items():
+        points = []
+        for size in values:
+            at = usual | {what: size}
+            path = pool_folder(room, get(at["molecules"]), at["measured"])
+            said = alone("asked", path, at["batch"])
+            points.append(dict(size=size, **{k: said[k] for k in ("fit", "choice", "peak_mb")}))
+        out[what] = dict(points=points, **{k: exponent(values, [p[k] for p in points])
+                                           for k in ("fit", "choice")})
+    return out
+
+# %% ../../nbs/36_bench.ipynb #a5c00016
+def one_by_one(
+    path:str, # Of a campaign
+    steps:str, # How many molecules to ask for
+)->dict:
+    "Processor milliseconds of each suggestion of a campaign that is told after each."
+    y = np.array(json.loads(Path(path).with_suffix(".json").read_text())["values"])
+    with Campaign.open(path) as c:
+        c.ask(1)
+        c.drop()
+        each = []
+        for _ in range(int(steps)):
+            seconds, arms = busy(lambda: c.ask(1))
+            each.append(1000*seconds)
+            c.tell(arms, y[arms])
+    return dict(median=float(np.median(each)), mean=float(np.mean(each)), most=max(each))
+
+def ask_one(
+    room:Path, # Folder for the campaign
+    n:int=1000, # Molecules
+    t:int=100, # Measurements before
+    steps:int=100, # Suggestions
+)->dict:
+    "One suggestion after each measurement."
+    said = alone("one_by_one", pool_folder(room, pool_of("qm9", n), t), steps)
+    return dict(molecules=n, measured=t, steps=steps) | said
+
 # %% ../../nbs/36_bench.ipynb #a1b90014
 def straightforward_parts(
     X:GraphDomain, # Arms
@@ -1103,10 +1315,70 @@ def trained_run(
                 steps=int(history.steps.sum()), regret=float(history.regret.sum()),
                 straightforward=plain, ratio=theirs/ours)
 
+# %% ../../nbs/36_bench.ipynb #5e110002
+def processor_seconds(
+    argv:list[str], # A command
+    code:int=0, # The exit code that it must have
+)->float:
+    "Processor time of a command, in the program and in the system."
+    used = lambda: sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}   # as installed
+    before, done = used(), subprocess.run(argv, capture_output=True, text=True, env=kept)
+    if done.returncode != code: raise ValueError(f"{' '.join(argv)} failed:\n{done.stderr[-2000:]}")
+    return used() - before
+
+def chains(n):
+    "SMILES of n different small molecules"
+    ends = ("O", "N", "F", "Cl", "C#N", "c1ccccc1", "C(=O)O")
+    return [f"{'C'*i}{link}{'C'*j}{end}" for i in range(1, 9) for j in range(1, 9)
+            for link in "ONS" for end in ends][:n]
+
+def shell_lines(
+    room:Path, # Folder for the campaigns
+    graphs:int, # Candidates of the first campaign
+    molecules:int, # Candidates of the second one
+)->dict[str, tuple]: # From the name of a command to its words and its exit code
+    "What a person types, after the campaigns were made."
+    shutil.rmtree(room/"shell", ignore_errors=True)
+    lab, table, mols = (room/"shell"/name for name in ("lab", "pool.csv", "mols"))
+    with Campaign.create(lab, er_domain(graphs)) as c: c.tell(range(30), np.sin(np.arange(30.)))
+    write_table(table, [dict(id=f"m{k}", SMILES=s) for k, s in enumerate(chains(molecules))])
+    with Campaign.from_csv(mols, table, "SMILES") as c: c.tell(range(30), np.sin(np.arange(30.)))
+    run = lambda *words: [sys.executable, "-m", "gnn_bandits", "campaign", *map(str, words)]
+    python = lambda code: [sys.executable, "-c", code]
+    return {"`import torch`": (python("import torch"), 0),
+            "`campaign tell`": (run("tell", lab, 40, 0.5), 0),
+            "`campaign undo`": (run("undo", lab), 0),
+            "`campaign status`": (run("status", lab), 0),
+            "`campaign exclude`": (run("exclude", lab, 50), 0),
+            "`campaign new`, a wrong column": (
+                run("new", table, "--smiles", "smile", "--out", room/"shell"/"new"), 2),
+            "`from gnn_bandits import Campaign`": (python("from gnn_bandits import Campaign"), 0),
+            "`campaign status --model`": (run("status", lab, "--model"), 0),
+            f"`campaign report`, {molecules} molecules": (run("report", mols), 0)}
+
+def shell_commands(
+    room:Path, # Folder for the campaigns
+    graphs:int=1000, # Candidates of the first campaign
+    molecules:int=200, # Candidates of the second one, whose report is written
+    turns:int=5, # Of each command
+)->dict:
+    "Processor time of commands, beside that of a process that imports torch."
+    lines = shell_lines(room, graphs, molecules)
+    for line in lines.values(): processor_seconds(*line)              # compiles what is not there
+    turns = [{name: processor_seconds(*line) for name, line in lines.items()} for _ in range(turns)]
+    seconds = {name: [t[name] for t in turns] for name in lines}
+    alone = np.median(seconds["`import torch`"])
+    rows = [dict(command=name, seconds=float(np.median(s)), ratio=float(np.median(s)/alone),
+                 quartiles=np.quantile(s, [0.25, 0.75]).tolist()) for name, s in seconds.items()]
+    return dict(rows=rows, graphs=graphs, molecules=molecules, turns=len(turns))
+
 # %% ../../nbs/36_bench.ipynb #a1b90018
 LONG = {"scale.json": (million_features, million_steps, million_today, qm9_features, qm9_steps,
                        cluster_kill),
-        "trained_run.json": (trained_run,), None: (many_tells,)} # Report: pieces, in order
+        "trained_run.json": (trained_run,), "shell.json": (shell_commands,),
+        "asks.json": (ask_plain, ask_wide, ask_growth, ask_one),
+        None: (many_tells,)} # Report: pieces, in order
 
 def long_piece(
     name:str, # Of a piece
@@ -1120,7 +1392,7 @@ def long_piece(
 
 # %% ../../nbs/36_bench.ipynb #a1b90019
 def measure_long(
-    name:str, # Of a piece, or its beginning: million, qm9, cluster, trained_run, many_tells
+    name:str, # Of a piece, or its beginning: million, ask, shell, qm9, cluster, many_tells …
     results:str|Path, # Folder of reports and tables
     room:str|Path, # Folder for files of the work
 ):
@@ -1149,7 +1421,7 @@ def bench(
     repeats:int=5, # Turns on the clock for each contestant, fewer for those that take seconds
     no_growth:bool=False, # Leave out how time and memory grow, and the time to compile
     keep:bool=False, # Keep what the report has of this machine; only chosen rows are measured again
-    long:str="", # Instead: million, qm9, cluster, many_tells or trained_run, into nbs/results
+    long:str="", # Instead: million, qm9, cluster, ask, shell, many_tells or trained_run
     room:str="build/long", # Folder for files of a long measurement, up to 1.5 GB
 ):
     "Run the benchmark: our code against its peers, on this machine; less than 15 minutes."

@@ -8,7 +8,7 @@ __all__ = ['site']
 # %% ../../nbs/52_site.ipynb #b0c2c1d5
 import ast, base64, builtins, functools, importlib.util, inspect, io, json, os, re, shutil, symtable
 import sys, tempfile, textwrap, zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from operator import attrgetter
 from pathlib import Path
@@ -25,7 +25,7 @@ def template(
 ): # A template of jinja2
     "A template of the site."
     from jinja2 import FileSystemLoader
-    ours = templates().overlay(loader=FileSystemLoader(ASSETS),
+    ours = templates().overlay(loader=FileSystemLoader(str(ASSETS)),
                                autoescape=lambda name: not name.endswith(".md.jinja"))
     return ours.get_template(name)
 
@@ -53,9 +53,9 @@ def boxes(
     "Open Quarto's boxes the way MyST does."
     def opening(m):
         fence, attrs, heading = m.groups()
-        kind, title = re.search(r"\.callout-(\w+)", attrs), re.search(r'title="([^"]*)"', attrs)
+        kind, named = re.search(r"\.callout-(\w+)", attrs), re.search(r'title="([^"]*)"', attrs)
         if kind:
-            title = title[1] if title else heading or kind[1].title()
+            title = named[1] if named else heading or kind[1].title()
             fold = " dropdown" if 'collapse="true"' in attrs else ""
             return f"{fence}{{admonition}} {title}\n:class: {kind[1]}{fold}\n\n"
         classes = " ".join(re.findall(r"\.([\w-]+)", attrs))
@@ -99,8 +99,8 @@ def figures(
     "Turn labelled images into figures."
     def figure(m):
         caption, path, name, more = m.groups()
-        alt = re.search(r'fig-alt="([^"]*)"', more)
-        alt = alt[1] if alt else plain(caption)
+        said = re.search(r'fig-alt="([^"]*)"', more)
+        alt = said[1] if said else plain(caption)
         return f":::{{figure}} {path}\n:name: {name}\n:alt: {alt}\n\n{caption}\n:::"
     return IMAGE.sub(figure, text)
 
@@ -156,7 +156,7 @@ def short_signature(
     "Names and defaults only, over several lines if they are many."
     try: params = inspect.signature(thing).parameters.values()
     except (TypeError, ValueError): return name         # some built-in classes have no signature
-    parts = []
+    parts:list[str] = []
     for p in params:
         if p.name == "self": continue
         if p.kind is p.KEYWORD_ONLY and not any(s.startswith("*") for s in parts): parts.append("*")
@@ -307,6 +307,15 @@ def page_cell(
     if code.startswith("show_doc"): text = api_entry(text, page, known)
     return text_cell(to_myst(text, url))
 
+# %% ../../nbs/52_site.ipynb #122a3fe1
+def readable_signature(
+    thing:Callable, # A function or a class
+    **how, # As `inspect.signature` takes it
+)->inspect.Signature:
+    "The signature of a definition; annotations that cannot be evaluated stay text."
+    try: return inspect.signature(thing, **how)
+    except NameError: return inspect.signature(thing)
+
 # %% ../../nbs/52_site.ipynb #122a3fec
 def prepare(
     notebook:str|Path, # Path of a notebook
@@ -314,7 +323,9 @@ def prepare(
     "Read a notebook the way nbdev prepares it for its pages."
     nbio, processors = optional("execnb.nbio", "docs"), optional("nbdev.processors", "docs")
     nb = nbio.read_nb(notebook)
-    with mock.patch.dict(os.environ, IN_TEST="1"): processors.FilterDefaults()(nb)
+    with mock.patch.dict(os.environ, IN_TEST="1"), \
+            mock.patch("fastcore.docments.signature", readable_signature):
+        processors.FilterDefaults()(nb)
     head, *cells = nbio.nb2dict(nb)["cells"]
     if head["cell_type"] != "raw":
         raise ValueError(f"expected {Path(notebook).name} to open with a '# Title' cell")
@@ -332,7 +343,7 @@ def code_of(
     return ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
 
 def module_of(
-    sources:list[str], # From `code_of`
+    sources:Sequence[str], # From `code_of`
     lib:str, # The package
 )->str: # Such as `gnn_bandits.core`, or nothing
     "The module that a notebook writes."
@@ -378,17 +389,19 @@ def set_by(
 )->dict[str, tuple[str, str]|None]: # From name to what to import: module and name there
     "How each name that a hidden statement sets can be had: by an import, or not at all."
     if isinstance(node, ast.ImportFrom):
-        return {a.asname or a.name: (node.module, a.name) for a in node.names}
+        return {a.asname or a.name: (node.module or "", a.name) for a in node.names}
     if isinstance(node, ast.Import):
         return {a.asname or a.name.partition(".")[0]: (a.name, "") for a in node.names}
     return {name: (module, name) if module else None for name in statement_names(node)[2]}
 
 def missing_names(
-    sources:list[str], # The code cells of a notebook, hidden ones too
+    sources:Sequence[str], # The code cells of a notebook, hidden ones too
     lib:str="", # The package
 )->dict[str, tuple[str, str]|None]: # From name to what to import; None if nothing helps
     "The names that the shown code of a notebook needs and does not make."
-    here, how, own, called, missing = module_of(sources, lib), {}, set(), set(), {}
+    how:dict = {}
+    missing:dict[str, tuple[str, str]|None] = {}
+    here, own, called = module_of(sources, lib), set(), set()
     def ask(name):
         if name not in how and name in GIVEN or how.get(name) == "shown": return
         wanted = None if name in own else how.get(name)      # an import at the top would be undone
@@ -412,7 +425,7 @@ def import_lines(
     lib:str="", # The package, whose imports come last
 )->str: # Code
     "Write import statements."
-    asked = {}
+    asked:dict[tuple[str, bool], list[ast.alias]] = {}
     for name, (module, there) in wanted.items():
         renamed = None if name in (there, module.partition(".")[0]) else name
         asked.setdefault((module, bool(there)), []).append(ast.alias(there or module, renamed))
@@ -428,7 +441,7 @@ def import_lines(
     return "\n".join(written(*key) for key in sorted(asked, key=order))
 
 def page_imports(
-    sources:list[str], # From `code_of`
+    sources:Sequence[str], # From `code_of`
     lib:str="", # The package
 )->str: # Code, or nothing
     "The imports that the code of a page needs and does not show."
@@ -437,12 +450,12 @@ def page_imports(
         raise ValueError("expected shown code to use only names that shown cells set or that can "
                          f"be imported at the top, got {', '.join(lost)}; show the cells that set "
                          "them, for instance with '#| code-fold: true'")
-    return import_lines(missing, lib)
+    return import_lines({name: where for name, where in missing.items() if where}, lib)
 
 # %% ../../nbs/52_site.ipynb #75594db0
 def opening(
     origin:str, # Where the notebook is published, `https://host/p/blob/main/nbs/02_graphs.ipynb`
-    sources:list[str], # From `code_of`
+    sources:Sequence[str], # From `code_of`
 )->str: # Markdown
     "Say which notebook a page was made from, how to get it and run it, and which files it reads."
     project, _, file = origin.partition("/blob/")
@@ -475,7 +488,7 @@ def page(
     known:dict[str, tuple[str, str]], # From `symbols`
     url:str="", # Where the site is published
     origin:str="", # Link to the notebook
-    sources:list[str]=(), # From `code_of`
+    sources:Sequence[str]=(), # From `code_of`
     lib:str="", # The package
 )->dict: # A notebook for MyST-NB
     "Translate a whole notebook."
@@ -488,8 +501,7 @@ def page(
         text = "".join(cell["source"])
         if "show_doc(" in text and text in seen: continue
         seen.add(text)
-        out.append(page_cell(cell, name, known, url))
-    out = list(filter(None, out))
+        if (shown := page_cell(cell, name, known, url)) is not None: out.append(shown)
     if imports := page_imports(sources, lib):
         fold = {"code-fold": True, "code-summary": "Imports of the code on this page"}
         first = next(i for i, cell in enumerate(out) if cell["cell_type"] == "code"
@@ -639,7 +651,7 @@ def write_assets(
     (static/"icon.png").write_bytes(draw(64, 64))
     card = draw(1200, 630, title, settings["html_context"]["tagline"])
     (static/"preview.png").write_bytes(smaller(card))
-    mathjax = Path(optional("sphinx-mathjax-offline", "docs").__file__).parent/"static"/"mathjax"
+    mathjax = Path(str(optional("sphinx-mathjax-offline", "docs").__file__)).parent/"static/mathjax"
     for part in "output/chtml/fonts", "input/tex/extensions":
         shutil.copytree(mathjax/part, static/"mathjax"/part)
     for part in "startup", *settings["mathjax3_config"]["loader"]["load"]:
@@ -906,7 +918,8 @@ def readme_text(
     folder:str="nbs", # Where the notebooks are
 )->tuple[str, dict[str, bytes]]: # The README and its pictures
     "Write the README from a prepared notebook."
-    lead, images = f"> {front['description']}" if front.get("description") else "", {}
+    images:dict[str, bytes] = {}
+    lead = f"> {front['description']}" if front.get("description") else ""
     body = [to_github(part, url, folder) for c in cells for part in readme_cell(c, images)]
     return "\n\n".join(filter(None, [f"# {front['title']}", NOTE, lead, *body])) + "\n", images
 
@@ -1017,10 +1030,10 @@ def site(
     cfg, folder = project(), Path(out).resolve()
     if readme: print(f"wrote {os.path.relpath(write_readme(cfg))}"); return
     check_out(folder)
-    settings, moved = sphinx_settings(cfg), Path(cfg.nbs_path)/"redirects.yml"
+    settings, file = sphinx_settings(cfg), Path(cfg.nbs_path)/"redirects.yml"
     for name in ["sphinx", "furo", "sphinx-mathjax-offline", *settings["extensions"]]:
         optional(name, "docs")
-    moved = optional("yaml", "docs").safe_load(moved.read_text()) if moved.exists() else None
+    moved = optional("yaml", "docs").safe_load(file.read_text()) if file.exists() else None
     with tempfile.TemporaryDirectory() as d:
         source, html = Path(d)/"source", Path(d)/"html"
         write_assets(source, settings)

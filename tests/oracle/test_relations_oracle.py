@@ -11,8 +11,8 @@ jax.config.update("jax_enable_x64", True)
 from neural_tangents import stax  # noqa: E402
 
 from gnn_bandits.graphs import GraphDomain  # noqa: E402
-from gnn_bandits.relations import (neighbours, relational_kernel, surroundings,  # noqa: E402
-                                   with_itself)
+from gnn_bandits.relations import (classes, neighbours, refine, relational_kernel,  # noqa: E402
+                                   row_keys, surroundings, with_itself)
 
 KINDS, N, D = 3, 6, 4
 
@@ -44,16 +44,26 @@ def network(L):
     return stax.serial(*layers, stax.GlobalAvgPool(batch_axis=0, channel_axis=2), last)[2]
 
 
+def node_scales(X, E):
+    "The scale of every node in each block, by its class"
+    around, code, out = neighbours(X), classes(row_keys(X.raw.numpy()))[1], []
+    for level in E.levels:
+        code = classes(refine(code, around))[1]
+        out.append(level.scale[code])
+    return out
+
+
 @pytest.mark.parametrize("blocks", [1, 2, 3])
 def test_equals_the_library(blocks):
     "The scale of a node is a part of the adjacency matrix, another one in each block"
     X = some_graphs()
     v, u, kind, weight = neighbours(X)
     A = np.zeros((len(X), N, N, blocks, KINDS))
-    c, own = with_itself(X, X.raw.numpy(), blocks, blocks)
+    E = surroundings(X, X.raw.numpy(), blocks)
+    with_itself(E, blocks)
+    c = node_scales(X, E)
     for l in range(blocks): A[v//N, u % N, v % N, l, kind] = weight/c[l][v]   # from u to v
     x = X.raw.numpy().reshape(len(X), N, D)
     theirs = np.asarray(network(blocks)(x, None, "ntk", pattern=(A, A)))
-    E = surroundings(X, X.raw.numpy(), c)
     ours = (blocks + 1)*relational_kernel(E, E, blocks).numpy()
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-7)
