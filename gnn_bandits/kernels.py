@@ -153,7 +153,8 @@ def distinct_nodes(
 )->Surroundings:
     "The distinct rows, and the part of each graph's nodes that have them."
     nodes = torch.nn.functional.normalize(X.nodes, dim=1)
-    first, code = classes(row_keys(nodes.numpy().round(12)))
+    keys = [row_keys(some.numpy().round(12)) for some in nodes.split(4096)]
+    first, code = classes(np.concatenate(keys))
     sizes = X.sizes.numpy()
     graph = np.repeat(np.arange(len(X)), sizes)
     share = as_lists(graph, code, 1/sizes[graph], (len(X), len(first)))

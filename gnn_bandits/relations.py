@@ -94,9 +94,11 @@ def put_together(key, table, first, code):
 
 @njit(**COMPILED)
 def keys_of_rows(x, key):
-    "A number for each row of bits."
+    "A number for each row of the bits of float64; a zero has no sign."
     for i in range(len(x)):
-        for c in range(x.shape[1]): key[i] = splitmix(key[i] ^ splitmix(x[i, c]))
+        for c in range(x.shape[1]):
+            bits = x[i, c] if x[i, c] != np.uint64(1 << 63) else np.uint64(0)
+            key[i] = splitmix(key[i] ^ splitmix(bits))
 
 @njit(**COMPILED)
 def add_neighbours(code, v, u, kind, weight, key):
@@ -131,7 +133,7 @@ def row_keys(
 )->np.ndarray: # (k,) uint64
     "A number for each row, the same for equal rows."
     key = np.zeros(len(x), np.uint64)
-    keys_of_rows(as_bits(x + 0.), key)                      # no zero with a sign
+    keys_of_rows(as_bits(np.asarray(x, np.float64)), key)
     return key
 
 def refine(
@@ -460,6 +462,12 @@ def shared_rows(start, at, count, by_column, graph, counted, out):
             for f in range(by_column[at[e]], by_column[at[e] + 1]):
                 out[i, graph[f]] += min(n, counted[f])
 
+@njit(**COMPILED)
+def over_larger(shared, a, b):
+    "Divide sums of the smaller counts by those of the larger ones, from the totals of both sides."
+    for i in range(len(shared)):
+        for j in range(len(b)): shared[i, j] /= a[i] + b[j] - shared[i, j]
+
 # %% ../nbs/17_relations.ipynb #50db5493
 def counts(
     X:GraphDomain, # Graphs with edges
@@ -495,7 +503,8 @@ def overlap(
     "Sum of the smaller counts over sum of the larger ones."
     a, b = (C.sum(1).A1 if n is None else n for C, n in ((A, total), (B, others)))
     both = shared(A, B)
-    return torch.from_numpy(both/(a[:, None] + b - both))
+    over_larger(both, a, b)
+    return torch.from_numpy(both)
 
 # %% ../nbs/17_relations.ipynb #b966d025
 def features_of(
