@@ -10,6 +10,7 @@ __all__ = ['PAIRS', 'TELLS', 'hidden_', 'check_edges', 'neighbours', 'scramble',
 
 # %% ../nbs/17_relations.ipynb #0e3ca12f
 import math
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from numba import njit
 from torch import Tensor
 
 from .core import check_memory, one_thread, sparse
-from .graphs import GraphDomain, look_alike  # noqa: F401
+from .graphs import Edges, GraphDomain, look_alike  # noqa: F401
 from .ntk import COMPILED, NUMPY, hidden_array, series_of
 
 # %% ../nbs/17_relations.ipynb #fe8817f2
@@ -36,26 +37,26 @@ def hidden_(
 # %% ../nbs/17_relations.ipynb #171c2099
 def check_edges(
     X:GraphDomain, # Any graphs
-):
+)->tuple[Edges, Tensor]: # Their edges, and their features before aggregation
     "Refuse graphs that do not know their edges."
     if X.edges is None or X.raw is None:
         raise ValueError("this domain does not know its edges and its features before aggregation; "
                          "make it from graphs with keep_edges=True")
+    return X.edges, X.raw
 
 def neighbours(
     X:GraphDomain, # Graphs that know their edges
-)->tuple: # Nodes, their neighbours, kinds, weights: arrays of one length
+)->tuple[np.ndarray, ...]: # Nodes, their neighbours, kinds, weights: arrays of one length
     "Every node with itself and with each of its neighbours."
-    check_edges(X)
-    u, v = (t.numpy().astype(np.int64) for t in X.edges.numbers(X.offsets))
-    kind, weight = X.edges.type, X.edges.weight
-    kind = np.zeros(len(u), np.int64) if kind is None else kind.numpy()
+    edges, _ = check_edges(X)
+    u, v = (t.numpy().astype(np.int64) for t in edges.numbers(X.offsets))
+    kind = np.zeros(len(u), np.int64) if edges.type is None else edges.type.numpy()
     kind = kind + (kind >= 0)                               # 0 is the node itself
-    back, way = kind, X.edges.way
+    back, way = kind, edges.way
     if way is not None:                                     # even: leads to; odd: comes from
         ahead = way.numpy() > 0
         kind, back = 2*kind + ~ahead, 2*kind + ahead
-    weight = np.ones(len(u)) if weight is None else weight.numpy()
+    weight = np.ones(len(u)) if edges.weight is None else edges.weight.numpy()
     own = np.arange(len(X.nodes))
     return (np.concatenate([own, u, v]), np.concatenate([own, v, u]),
             np.concatenate([0*own, kind, back]), np.concatenate([1. + 0*own, weight, weight]))
@@ -185,7 +186,7 @@ class Surroundings:
     "The distinct surroundings in some graphs, block by block."
     def __init__(self,
         values:np.ndarray, # (k, d) the distinct features
-        levels:list, # A `Level` for each block
+        levels:list[Level], # One for each block
         share:Shares, # Part of each graph's nodes with each surrounding at the end
         kinds:np.ndarray|None=None, # Kinds of edges, increasing
         whole:bool=True, # Whether every surrounding occurs in these graphs
@@ -212,7 +213,8 @@ class Surroundings:
         "The same graphs without surroundings that they do not have."
         if self.whole: return self
         keep, at = np.unique(self.share.at, return_inverse=True)
-        share, levels = self.share._replace(at=at), []
+        share = self.share._replace(at=at)
+        levels:list[Level] = []
         for p in reversed(self.levels):
             start, some = some_lists(p.start, keep)
             old, at = np.unique(p.at[some], return_inverse=True)
@@ -227,7 +229,8 @@ def surroundings(
     blocks:int, # Layers that look at neighbours
 )->Surroundings: # Without its scales, which `with_itself` finds
     "Find the distinct surroundings after each block."
-    around, levels = neighbours(X), []
+    around = neighbours(X)
+    levels:list[Level] = []
     first, code = classes(row_keys(x))
     values = np.ascontiguousarray(x[first])
     v, u, names, weight = around
@@ -487,7 +490,7 @@ def counts(
 
 def shared(
     A:"sparse.csr_matrix", # (p, k) counts
-    B, # (q, k) counts; stored by columns (`tocsc`) they need no turning around
+    B:"sparse.csr_matrix", # (q, k) counts; stored by columns (`tocsc`) they need no turning around
 )->np.ndarray: # (p, q)
     "How many surroundings two graphs share: the sum of the smaller counts."
     out, C = np.zeros((A.shape[0], B.shape[0])), B.T.tocsr()
@@ -496,7 +499,7 @@ def shared(
 
 def overlap(
     A:"sparse.csr_matrix", # (p, k) counts
-    B, # (q, k) counts, by rows or by columns
+    B:"sparse.csr_matrix", # (q, k) counts, by rows or by columns
     total:np.ndarray|None=None, # (p,) all counts of the first, if some are not in these columns
     others:np.ndarray|None=None, # (q,) all counts of the second, if they are known
 )->Tensor: # (p, q)
@@ -509,11 +512,11 @@ def overlap(
 # %% ../nbs/17_relations.ipynb #b966d025
 def features_of(
     X:GraphDomain, # Graphs that know their features before aggregation
-    columns=None, # Features to look at; None: all
+    columns:Sequence[int]|None=None, # Features to look at; None: all
 )->np.ndarray: # (total, d)
     "Features of all nodes."
-    check_edges(X)
-    return X.raw.numpy() if columns is None else X.raw.numpy()[:, columns]
+    _, raw = check_edges(X)
+    return raw.numpy() if columns is None else raw.numpy()[:, columns]
 
 # %% ../nbs/17_relations.ipynb #7d5290e1
 TELLS = ("neither types nor directions", "types", "directions", "types and directions")
@@ -521,15 +524,16 @@ TELLS = ("neither types nor directions", "types", "directions", "types and direc
 def check_types(
     tells:int, # What tells the edges of a pool apart: `Edges.tells`
     graphs:GraphDomain, # Graphs from outside
-):
+)->None:
     "Refuse graphs whose edges have types or directions if those of the pool have none, or not all."
-    if len(graphs.edges) and tells != graphs.edges.tells:
+    edges, _ = check_edges(graphs)
+    if len(edges) and tells != edges.tells:
         raise ValueError(f"the edges of the pool have {TELLS[tells]} and those of these graphs "
-                         f"have {TELLS[graphs.edges.tells]}; read both in the same way")
+                         f"have {TELLS[edges.tells]}; read both in the same way")
 
 # %% ../nbs/17_relations.ipynb #d1c571ca
 def counted(
-    n, # How many
+    n:object, # How many
     word:str, # Of what
 )->str:
     "A number with its noun, such as 1 hop and 2 hops."
@@ -543,7 +547,7 @@ class ByType:
     ):
         x = features_of(pool)
         top = float(np.abs(x).max()) or 1.                  # squares of 1e200 would overflow
-        self.typed, self.d = pool.edges.tells, x.shape[1] + 1
+        self.typed, self.d = check_edges(pool)[0].tells, x.shape[1] + 1
         self.unit = top*math.sqrt(float(((x/top)**2).sum(1).mean())) or 1.
         self.place = {int(r): i for i, r in enumerate(np.unique(neighbours(pool)[2]))}
     key = property(lambda self: (self.typed, self.d, self.unit, *self.place))
