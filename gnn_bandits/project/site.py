@@ -238,8 +238,9 @@ def cell_metadata(
 )->dict:
     "Say in MyST-NB's terms what Quarto's options ask for."
     tags = {"remove-input": opts.get("echo") is False, "remove-output": opts.get("output") is False,
-            "hide-input": opts.get("code-fold") is True}
-    caption, summary, nb = opts.get("fig-cap", ""), opts.get("code-summary"), {}
+            "hide-input": opts.get("code-fold") is True, "hide-output": "output-fold" in opts}
+    summary = opts.get("output-fold") or opts.get("code-summary")
+    caption, nb = opts.get("fig-cap", ""), {}
     if caption: nb["figure"] = {"caption": to_myst(caption, url)}
     if caption and "label" in opts: nb["figure"]["name"] = opts["label"]
     if alt := opts.get("fig-alt") or plain(caption): nb["image"] = {"alt": alt}
