@@ -239,6 +239,8 @@ def cell_metadata(
     "Say in MyST-NB's terms what Quarto's options ask for."
     tags = {"remove-input": opts.get("echo") is False, "remove-output": opts.get("output") is False,
             "hide-input": opts.get("code-fold") is True, "hide-output": "output-fold" in opts}
+    if tags["hide-input"] and tags["hide-output"]:
+        tags |= {"hide-cell": True, "hide-input": False, "hide-output": False}
     summary = opts.get("output-fold") or opts.get("code-summary")
     caption, nb = opts.get("fig-cap", ""), {}
     if caption: nb["figure"] = {"caption": to_myst(caption, url)}
@@ -819,7 +821,8 @@ def code_faults(
         if block.find_parent(class_="highlight-python") and not block.find_parent(class_="api"):
             try: ast.parse(code)
             except SyntaxError as e: faults.append(f"no Python ({e.msg}): {e.text or ''}".strip())
-    said = (text for text in article.find_all(string=RAW) if type(text).__name__ == "NavigableString"
+    said = (text for text in article.find_all(string=RAW)
+            if type(text).__name__ == "NavigableString"
             and not text.find_parent(["pre", "code", "script", "style", "svg", "template"])
             and not text.find_parent(class_="math"))
     return faults + [f"Markdown as it was written: {text.strip()[:80]}" for text in said]
