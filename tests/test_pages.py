@@ -70,7 +70,7 @@ def test_one_number_a_notebook():
 
 
 def test_readme_is_short():
-    assert len((ROOT/"README.md").read_text(encoding="utf-8").split()) <= 1000
+    assert len((ROOT/"README.md").read_text(encoding="utf-8").split()) <= 700
 
 
 def test_readme_says_the_distance_after_100_measurements():
