@@ -44,7 +44,7 @@ def test_ten_questions_a_page():
     "Of the pages that were shortened; one of them is what the page is opened for"
     text = (ROOT/"tests"/"data"/"questions.yml").read_text(encoding="utf-8")
     for page, asked in yaml.safe_load(text).items():
-        assert any(p.stem[3:] == page for p in NOTEBOOKS), page
+        assert page == "index" or any(p.stem[3:] == page for p in NOTEBOOKS), page
         assert len(asked) == len({q for q, *_ in asked}) == 10, page
         assert [more for _, _, *more in asked if more] == [["first"]], page
 
@@ -70,7 +70,7 @@ def test_one_number_a_notebook():
 
 
 def test_readme_is_short():
-    assert len((ROOT/"README.md").read_text(encoding="utf-8").split()) <= 1000
+    assert len((ROOT/"README.md").read_text(encoding="utf-8").split()) <= 700
 
 
 def test_readme_says_the_distance_after_100_measurements():
