@@ -11,6 +11,7 @@ __all__ = ['PANEL', 'CHART', 'COLOURS', 'twin', 'Recording', 'rule_of', 'look', 
 # %% ../nbs/42_watch.ipynb #80c31d73
 import base64, copy, gzip, io, json, math, re, zlib
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -485,6 +486,7 @@ class Slides:
         size:tuple[float, float]=(6.4, 3.4), # Of a picture, in inches
         caption:str="", # What to look at
     ):
+        from matplotlib import style
         from matplotlib.figure import Figure
         values = list(values)
         if len(values) < 2: raise ValueError(f"expected two values or more, got {len(values)}")
@@ -492,10 +494,11 @@ class Slides:
         check_number("start", k, 0, high=len(values) - 1, whole=True)
         self.name, self.word, self.caption, self.start = name, word, caption, k
         self.labels, self.say, self.frames = [label(v) for v in values], [], []
-        for v in values:
-            figure = Figure(size)
-            self.say.append(draw(figure, v))
-            self.frames.append(inline_svg(figure, "gb-id"))
+        with style.context(str(files("gnn_bandits")/"gnn_bandits.mplstyle")):
+            for v in values:
+                figure = Figure(size)
+                self.say.append(draw(figure, v))
+                self.frames.append(inline_svg(figure, "gb-id"))
         word = f"gb{zlib.crc32(''.join(self.frames).encode()):08x}"
         self.frames = [f.replace("gb-id-", f"{word}-") for f in self.frames]
     @property
