@@ -472,12 +472,12 @@ def count_power(scale, seed, out):
     with tempfile.TemporaryDirectory() as home:
         base = make(Path(home)/"lab")
         for name in (*OPERATIONS, "create"):
-            rows.append(power_cuts(name, base, max(1, round(500*scale)), seed))
+            rows.append(power_cuts(name, base, max(1, round(200*scale)), seed))
             print(*rows[-1].values(), flush=True)
         for name in OPERATIONS:
             rows.append(full_at_every_write(name, base))
             print(*rows[-1].values(), flush=True)
-        control = power_cuts("tell", base, max(1, round(500*scale)), seed, waits=False)
+        control = power_cuts("tell", base, max(1, round(200*scale)), seed, waits=False)
         rows.append(control | dict(fault="power cut during tell, and the disk did not wait"))
         print(*rows[-1].values(), flush=True)
     write_table(out, rows)
