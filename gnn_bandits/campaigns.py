@@ -28,7 +28,7 @@ from .core import (as_csv, best_first, check_choice, check_number, clear_leftove
 from .graphs import GraphDomain
 from .intake import (LONGEST, as_file, column_names, file_kind, known_results, own_table,
                                 read_candidates)
-from .journal import Journal
+from .journal import Journal, sync
 from .logbook import (FORMAT, PLATES, SIZES, SPAN, Asked, CampaignPolicy, Logbook,
                                  as_policy, as_text, cells_of, check_ids, check_size, guard,
                                  load_graphs, number_of, pool_hash, read_texts, same_pool, span,
@@ -274,6 +274,7 @@ def create(
                     seed=int(seed), policy=asdict(policy), candidates=len(domain),
                     own_prior=prior is not None, package=package_version(),
                     campaign=secrets.token_hex(16), **more)
+    names_in = [path.parent, *(p.parent for p in path.parents if not p.exists())]
     path.parent.mkdir(parents=True, exist_ok=True)
     clear_unfinished(path.parent)
     building = Path(tempfile.mkdtemp(**temporary(path)))
@@ -289,6 +290,7 @@ def create(
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
+    for folder in names_in: sync(folder)  # its name must outlive a power cut
     return cls.open(path)
 
 @patch(cls_method=True)
