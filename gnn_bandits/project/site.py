@@ -542,11 +542,13 @@ def page(
 def sidebar(
     text:str, # Content of `sidebar.yml`
     notebooks:set[str], # The notebooks there are
-)->list[tuple[str, list[str]]]: # Headings and the notebooks below each; empty ones left out
-    "Read the order and grouping of the pages."
+)->list[tuple[str, dict[str, str]]]: # Headings; for each notebook below one how it is called, or ""
+    "Read the order, the grouping and the names of the pages; groups without pages are left out."
     contents = optional("yaml", "docs").safe_load(text)["website"]["sidebar"]["contents"]
-    groups = [(c["section"], c["contents"] or []) if isinstance(c, dict) else ("", [c])
-              for c in contents]
+    entry = lambda c: (c["href"], c["text"]) if isinstance(c, dict) else (c, "")
+    section = lambda c: isinstance(c, dict) and "section" in c
+    groups = [(c["section"], dict(map(entry, c["contents"] or []))) if section(c)
+              else ("", dict([entry(c)])) for c in contents]
     listed = {name for _, names in groups for name in names}
     if missing := sorted(notebooks - listed):
         raise ValueError(f"expected every notebook in sidebar.yml, missing: {', '.join(missing)}")
@@ -556,10 +558,11 @@ def sidebar(
 
 # %% ../../nbs/52_site.ipynb #6af6d1cd
 def menus(
-    groups:list[tuple[str, list[str]]], # From `sidebar`
+    groups:list[tuple[str, dict[str, str]]], # From `sidebar`
 )->str: # Markdown
     "The sidebar as hidden tables of contents."
-    pages = [(title, [page_name(n) for n in names if n != "index.ipynb"])
+    entry = lambda name, text: f"{text} <{page_name(name)}>" if text else page_name(name)
+    pages = [(title, [entry(n, text) for n, text in names.items() if n != "index.ipynb"])
              for title, names in groups]
     return template("menus.md.jinja").render(groups=[group for group in pages if group[1]])
 
@@ -695,6 +698,23 @@ def number_by_page(
         for ids in kinds.values():
             for n, name in enumerate(sorted(ids, key=ids.get), 1): ids[name] = (n,)
 
+# %% ../../nbs/52_site.ipynb #5e0c0002
+def only_imports(
+    code:str, # Of a cell
+)->bool:
+    "Whether code does nothing but import."
+    try: body = ast.parse(code).body
+    except SyntaxError: return False
+    return bool(body) and all(isinstance(line, (ast.Import, ast.ImportFrom)) for line in body)
+
+def quiet_imports(
+    app, # The running Sphinx
+    doctree, # A page
+):
+    "Keep cells that only import out of the search."
+    for node in doctree.findall(lambda node: node.tagname == "literal_block"):
+        if only_imports(node.astext()): node["classes"].append("no-search")
+
 # %% ../../nbs/52_site.ipynb #5398f27d
 def render(
     source:Path, # Folder with pages for Sphinx
@@ -711,6 +731,7 @@ def render(
                             warning=warnings, freshenv=True)
         app.connect("env-check-consistency", number_by_page)
         app.connect("html-page-context", first_picture)
+        app.connect("doctree-read", quiet_imports)
         app.build(force_all=True)
     text = re.sub(r"\x1b\[[\d;]*m", "", warnings.getvalue()).replace(f"{source}{os.sep}", "")
     if text.strip(): raise ValueError(f"expected no warning from Sphinx, got:\n{text.strip()}")
