@@ -9,9 +9,11 @@ __all__ = ['KEPT', 'WHOLE_POOL', 'ROWS_POOL', 'FORMS', 'WHY', 'LIMITS', 'NETWORK
 
 # %% ../nbs/41_priors.ipynb #1d1c9d7c
 import math
-from dataclasses import fields
+from collections.abc import Callable, Sized
+from dataclasses import fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,10 +26,10 @@ from .features import GNTKFeatures
 from .gntk import check_domains
 from .graphs import GraphDomain
 from .kernels import (GNTK, Columns, Given, Kernel, Matrix, Overlap, Product,
-                                 Relational, Sum, Tangent, Typed, Unit, Vector, WeisfeilerLehman,
-                                 anchors_of, part_of)
-from .networks import LazyGNN, LazyNN
-from .posterior import (Belief, FeaturePosterior, Posterior,
+                                 Part, Relational, Sum, Tangent, Typed, Unit, Vector,
+                                 WeisfeilerLehman, anchors_of, part_of)
+from .networks import LazyGNN, LazyNet, LazyNN
+from .posterior import (Arms, Belief, FeaturePosterior, Posterior,  # noqa: F401
                                    RowsPosterior, gram_root)
 from .relations import evidence_weights
 from .scale import CentredLibrary, LazyPosterior, Library, Stored
@@ -36,13 +38,13 @@ from .scale import CentredLibrary, LazyPosterior, Library, Stored
 class Form:
     "How the covariances of a pool are held; what all forms share."
     def __init__(self,
-        prior, # The prior that it serves
+        prior:"Prior", # The prior that it serves
     ):
         self.prior, self.kernel, self.pool = prior, prior.fitted, prior.domain
         self.centred, self.anchors = prior.centre is not None, prior.anchors
         self.parts = [(w, part_of(k, self.pool, self.anchors)) for w, k in self.kernel.terms()]
-    def __len__(self): return len(self.prior)
-    def total(self, get):
+    def __len__(self)->int: return len(self.prior)
+    def total(self, get:Callable[[Part], Any])->Any:
         "The weighted sum of what the parts of the kernel have."
         (w, first), *more = self.parts
         out = w*get(first)
@@ -56,13 +58,13 @@ class Form:
     def scale(self)->float:
         "What the kernel is divided by: the mean variance of the anchors."
         return self.total(lambda p: p.centre[1]) if self.centred else 1.
-    def levels_of(self, arms):
+    def levels_of(self, arms:list[int])->Tensor:
         "(k,) mean kernel of some arms with the anchors."
         return self.total(lambda p: p.levels_of(arms))
-    def standard(self, K, left, right):
+    def standard(self, K:Tensor, left:Tensor, right:Tensor)->Tensor:
         "Values of the kernel in the standard form, from the levels of both sides."
         return (K - left).sub_(right).add_(self.middle).div_(self.scale).add_(1)
-    def cross(self, graphs, arms):
+    def cross(self, graphs:GraphDomain, arms:"Arms")->tuple[Tensor, Tensor]:
         "(k, q) covariances of graphs outside the pool with arms, (k,) their variances."
         k, arms = self.kernel, plain(arms)
         pool, own = k.code(self.pool), k.code(graphs)
@@ -70,10 +72,26 @@ class Form:
         if not self.centred: return C, v
         m = k.between(own, pool[self.anchors]).mean(1)
         return self.standard(C, m[:, None], self.levels_of(arms)), self.standard(v, m, m)
-    def everything(self):
+    @property
+    def diag(self)->Tensor:
+        "(n,) prior variances."
+        raise NotImplementedError
+    def block(self, arms:list[int])->Tensor:
+        "(q, q) covariances between some arms."
+        raise NotImplementedError
+    def rows(self, arms:"Arms")->Tensor:
+        "(k, n) covariances of some arms with all arms."
+        raise NotImplementedError
+    def draw(self, rng:np.random.Generator)->Tensor:
+        "(n,) a function drawn from the prior."
+        raise NotImplementedError
+    def start(self, lam:float, private:float|None=None)->Belief:
+        "The posterior without observations."
+        raise NotImplementedError
+    def everything(self)->Tensor:
         "(n, n) covariances of all pairs."
         return self.rows(list(range(len(self))))
-    def correlations(self, arms, others):
+    def correlations(self, arms:list[int], others:list[int])->Tensor:
         "(k, q) correlations of some arms with others."
         place = {a: i for i, a in enumerate(dict.fromkeys([*arms, *others]))}
         C = self.block(list(place))
@@ -83,7 +101,7 @@ class Form:
 # %% ../nbs/41_priors.ipynb #d24ec081
 class Whole(Form):
     "The matrix of all pairs."
-    def __init__(self, prior):
+    def __init__(self, prior:"Prior"):
         super().__init__(prior)
         check_memory(f"the kernel of {len(self)} graphs and its posterior", 24.*len(self)**2,
                      "use Prior.gntk(domain, form='rows') or Prior.features(domain), which have no "
@@ -91,21 +109,23 @@ class Whole(Form):
         code = self.kernel.code(self.pool)
         K = self.kernel.between(code, code)
         self.K = self.centre(K) if self.centred else K
-    def centre(self, K):
+    def centre(self, K:Tensor)->Tensor:
         "The matrix in the standard form, exactly symmetric."
         self.levels = m = K[:, self.anchors].mean(1)
         v, self.middle = float(K.diagonal()[self.anchors].mean()), float(m[self.anchors].mean())
         self.scale = max(v - self.middle, 1e-12*v, 1e-300)
         K = K - m - m[:, None] + self.middle
         return (K + K.T)/(2*self.scale) + 1
-    def levels_of(self, arms): return self.levels[arms]
-    diag = property(lambda self: self.K.diagonal())
-    def block(self, arms): return self.K[arms][:, arms]
-    def rows(self, arms): return self.K[arms]
-    def everything(self): return self.K
+    def levels_of(self, arms:list[int])->Tensor: return self.levels[arms]
+    @property
+    def diag(self)->Tensor: return self.K.diagonal()
+    def block(self, arms:list[int])->Tensor: return self.K[arms][:, arms]
+    def rows(self, arms:"Arms")->Tensor: return self.K[arms]
+    def everything(self)->Tensor: return self.K
     root = cached_property(lambda self: gram_root(self.K))
-    def draw(self, rng): return self.root @ torch.from_numpy(rng.standard_normal(len(self)))
-    def start(self, lam, private=None):
+    def draw(self, rng:np.random.Generator)->Tensor:
+        return self.root @ torch.from_numpy(rng.standard_normal(len(self)))
+    def start(self, lam:float, private:float|None=None)->Belief:
         if private is None: return Posterior(self.K, lam)
         return RowsPosterior(self.rows, self.diag, lam, self.draw, private, private)
 
@@ -114,35 +134,35 @@ KEPT = 2**25 # Numbers of rows that are kept, 8 bytes each; a posterior has its 
 
 class ByRows(Form):
     "Rows of measured arms, computed when they are needed and kept."
-    def __init__(self, prior):
+    def __init__(self, prior:"Prior"):
         super().__init__(prior)
-        self._rows = {}
+        self._rows:dict[int, Tensor] = {}
     levels = cached_property(lambda self: self.total(lambda p: p.levels))
     @cached_property
     def diag(self)->Tensor:
         "(n,) prior variances."
         own = self.total(lambda p: p.own)
         return self.standard(own, self.levels, self.levels) if self.centred else own
-    def block(self, arms):
+    def block(self, arms:list[int])->Tensor:
         arms = plain(arms)
         K = self.total(lambda p: p.block(arms))
         if not self.centred: return K
         m = self.levels_of(arms)
         return self.standard(K, m, m[:, None])
-    def new_rows(self, arms):
+    def new_rows(self, arms:list[int])->Tensor:
         "(k, n) covariances of some arms with all arms, computed now."
         check_memory(f"{len(arms)} rows of {len(self)} arms", 16.*len(self)*len(arms),
                      "use Prior.features(domain)")
         K = self.total(lambda p: (p.kept_rows if self.kernel.free else p.rows)(arms))
         return self.standard(K, self.levels, self.levels[arms][:, None]) if self.centred else K
-    def rows(self, arms):
+    def rows(self, arms:"Arms")->Tensor:
         arms = plain(arms)
         if len(arms)*len(self) > KEPT//2: return self.new_rows(arms)
         if (len(self._rows) + len(arms))*len(self) > KEPT: self._rows = {}
         if new := [a for a in dict.fromkeys(arms) if a not in self._rows]:
             self._rows |= dict(zip(new, self.new_rows(new)))
         return torch.stack([self._rows[a] for a in arms])
-    def correlations(self, arms, others):
+    def correlations(self, arms:list[int], others:list[int])->Tensor:
         "The same, from the rows of the others if they are kept, or from these pairs alone."
         if others and all(a in self._rows for a in others):
             C = torch.stack([self._rows[a][arms] for a in others], 1)
@@ -164,21 +184,21 @@ class ByRows(Form):
         K.diagonal().add_(1e-8*float(K.diagonal().mean()))
         A = torch.linalg.solve_triangular(torch.linalg.cholesky(K), R, upper=False)
         return A, (self.diag - A.square().sum(0)).clamp(min=0).sqrt()
-    def wide_draw(self, normal):
+    def wide_draw(self, normal:Callable[[int], Tensor])->Tensor:
         "A draw over a pool of any size; `normal(k)` gives k random numbers."
         A, rest = self.through
         return A.T @ normal(len(A)) + rest*normal(len(self))
-    def draw(self, rng):
+    def draw(self, rng:np.random.Generator)->Tensor:
         normal = lambda k: torch.from_numpy(rng.standard_normal(k))
         return self.root @ normal(len(self)) if len(self) <= WHOLE_POOL else self.wide_draw(normal)
-    def start(self, lam, private=None):
+    def start(self, lam:float, private:float|None=None)->Belief:
         private = private or 0.
         return RowsPosterior(self.rows, self.diag, lam, self.draw, private, private, self.block)
 
 # %% ../nbs/41_priors.ipynb #555c08d7
 class ByFeatures(Form):
     "Explicit features of every arm, and what they miss."
-    def raw(self, graphs, dtype=torch.float64):
+    def raw(self, graphs:Any, dtype:torch.dtype=torch.float64)->tuple[Tensor, Tensor]:
         "Features of any graphs, as the kernel has them."
         most = max(64, min(2048, 2*10**8//len(self)))
         found = self.kernel.features(graphs, self.prior.degree, most, dtype)
@@ -186,17 +206,18 @@ class ByFeatures(Form):
             raise ValueError(f"{self.prior.label} has no explicit features; leave out "
                              "form='features'")
         return found
-    def of(self, arms):
+    def of(self, arms:"Arms")->tuple[Tensor, Tensor]:
         "Features of some arms, in double precision, as the kernel has them."
-        if self.kernel.portable: return self.raw(self.pool[arms])
-        return tuple(v[arms] for v in self.raw(self.pool))
+        if self.pool is not None and self.kernel.portable: return self.raw(self.pool[arms])
+        Phi, own = self.raw(self.pool)
+        return Phi[arms], own[arms]
     @cached_property
     def centre(self)->tuple[Tensor, float]:
         "(F,) mean over the anchors, and their mean variance around it."
         Phi, own = self.of(self.anchors)
         return Phi.mean(0), max(float(((Phi - Phi.mean(0)).square().sum(1) + own).mean()), 1e-300)
     scale = property(lambda self: self.centre[1] if self.centred else 1.)
-    def standard(self, Phi, own):
+    def shifted(self, Phi:Tensor, own:Tensor)->tuple[Tensor, Tensor]:
         "Features and what they miss, in the standard form."
         if not self.centred: return Phi, own
         middle, scale = self.centre
@@ -207,57 +228,65 @@ class ByFeatures(Form):
         "(n, F) features of all arms, and (n,) what they miss."
         n, dtype = len(self), self.prior.dtype
         if not self.centred or not self.kernel.portable:
-            return self.standard(*self.raw(self.pool, dtype))
-        some = [self.standard(*self.of(range(i, min(i + 4096, n)))) for i in range(0, n, 4096)]
+            return self.shifted(*self.raw(self.pool, dtype))
+        some = [self.shifted(*self.of(range(i, min(i + 4096, n)))) for i in range(0, n, 4096)]
         return torch.cat([Phi.to(dtype) for Phi, _ in some]), torch.cat([own for _, own in some])
     @cached_property
     def diag(self)->Tensor:
         "(n,) prior variances."
         Phi, own = self.whole
         return torch.cat([p.double().square().sum(1) for p in Phi.split(2**14)]) + own
-    def block(self, arms):
-        Phi, own = self.standard(*self.of(plain(arms)))
+    def block(self, arms:list[int])->Tensor:
+        Phi, own = self.shifted(*self.of(plain(arms)))
         return Phi.double() @ Phi.double().T + own.diag()
-    def rows(self, arms):
+    def rows(self, arms:"Arms")->Tensor:
+        arms = plain(arms)
         Phi, own = self.whole
         C = torch.cat([p.double() @ Phi[arms].double().T for p in Phi.split(2**14)]).T.contiguous()
         C[range(len(arms)), arms] += own[arms]
         return C
-    def cross(self, graphs, arms):
-        (A, own), (B, _) = self.standard(*self.raw(graphs)), self.standard(*self.of(plain(arms)))
+    def cross(self, graphs:GraphDomain, arms:"Arms")->tuple[Tensor, Tensor]:
+        (A, own), (B, _) = self.shifted(*self.raw(graphs)), self.shifted(*self.of(plain(arms)))
         return A @ B.double().T, A.square().sum(1) + own
-    def draw(self, rng):
+    def draw(self, rng:np.random.Generator)->Tensor:
         Phi, own = self.whole
         normal = lambda k: torch.from_numpy(rng.standard_normal(k))
         return (Phi @ normal(Phi.shape[1]).to(Phi.dtype)).double() + own.sqrt()*normal(len(self))
-    def start(self, lam, private=None):
+    def start(self, lam:float, private:float|None=None)->Belief:
         Phi, own = self.whole
         return FeaturePosterior(Phi, lam, own + (private or 0.), private or 0.)
 
 # %% ../nbs/41_priors.ipynb #45c1a002
 class InFiles(ByFeatures):
     "Features in the files of a library, read in passes."
-    def of(self, arms):
-        rows = self.kernel.library.rows(plain(arms))
+    @property
+    def library(self)->Library:
+        "As it was written."
+        assert isinstance(self.kernel, Stored)             # only such a kernel is held in this form
+        return self.kernel.library
+    def of(self, arms:"Arms")->tuple[Tensor, Tensor]:
+        rows = self.library.rows(plain(arms))
         return rows[:, :-1], rows[:, -1]
     @cached_property
     def centre(self)->tuple[Tensor, float]:
         "The same as for features in memory, some anchors at a time."
         some, n = self.anchors.split(2**12), len(self.anchors)
-        middle = (sum(self.of(a)[0].sum(0) for a in some)/n).float().double()
+        total = sum(self.of(a)[0].sum(0) for a in some)
+        assert isinstance(total, Tensor)                   # there are anchors
+        middle = (total/n).float().double()
         around = lambda Phi, own: float((Phi - middle).square().sum() + own.sum())
         return middle, max(sum(around(*self.of(a)) for a in some)/n, 1e-300)
     @cached_property
-    def whole(self)->Library:
-        "The library in the standard form."
-        library = self.kernel.library
-        return CentredLibrary(library, *self.centre) if self.centred else library
-    fresh = cached_property(lambda self: LazyPosterior(self.whole, 1.))
+    def fresh(self)->LazyPosterior:
+        "The posterior without observations, over the library in the standard form."
+        library = self.library
+        return LazyPosterior(CentredLibrary(library, *self.centre) if self.centred else library, 1.)
     diag = property(lambda self: self.fresh.std.square())
-    def block(self, arms): return self.fresh.block(plain(arms))
-    def rows(self, arms): return self.fresh.covariances(arms)
-    def draw(self, rng): return self.fresh.deviation(rng)
-    def start(self, lam, private=None):
+    def block(self, arms:list[int])->Tensor:
+        return self.fresh.block(torch.tensor(plain(arms), dtype=torch.long))
+    def rows(self, arms:"Arms")->Tensor: return self.fresh.covariances(arms)
+    def draw(self, rng:np.random.Generator)->Tensor: return self.fresh.deviation(rng)
+    def start(self, lam:float, private:float|None=None)->Belief:
         return self.fresh.again(lam, private or 0., private or 0.)
 
 # %% ../nbs/41_priors.ipynb #da5a43ac
@@ -280,9 +309,9 @@ def form_for(
 
 # %% ../nbs/41_priors.ipynb #3853352b
 def check_centre(
-    centre, # "pool", "anchors", arms, or None
+    centre:"str|Arms|None", # "pool", "anchors", arms, or None
     n:int, # Arms in the pool
-): # The same, arms as a list
+)->str|list[int]|None: # The same, arms as a list
     "Refuse what a kernel cannot be centred over."
     if centre is None or isinstance(centre, str):
         return check_choice("centre", centre, (None, "pool", "anchors"))
@@ -304,11 +333,12 @@ class Prior:
     >>> bool(post.mean[7] > 1), 0 <= make_algorithm("GNN-TS", prior=large, rng=rng).ask() < 200
     (True, True)
     """
+    kernel:Kernel # Of one that is made; `Prior.kernel` makes one of a matrix
     def __init__(self,
         kernel:Kernel, # A function of two graphs
         domain:GraphDomain|None=None, # The pool; not needed for a kernel that knows its own
         form:str|None=None, # A key of `FORMS`; None: by size, or as the kernel has it
-        centre=None, # "pool", "anchors" or a list of arms to centre over; None: the kernel as it is
+        centre:"str|Arms|None"=None, # "pool", "anchors" or arms to centre over; None: as it is
         *,
         label:str|None=None, # Its name for people; None: that of the kernel
         why:str|None=None, # Why it is held in this form; None: the general reason
@@ -328,16 +358,43 @@ class Prior:
         self.centre = check_centre(centre, len(self))
         self.degree, self.dtype, self.form = degree, dtype, form_for(len(self), form)
         self.label, self.why = label or kernel.label, why or WHY[self.form]
-    L = property(lambda self: self.kernel.L, doc="Hidden layers, where there is a network")
-    inputs = property(lambda self: self.kernel.inputs, doc="What that network is fed")
-    net = property(lambda self: self.kernel.net, doc="The network, if it is a finite one")
-    fitted = cached_property(lambda self: self.kernel.fitted(self.domain))
-    held = cached_property(lambda self: FORMS[self.form](self))
-    scale = property(lambda self: self.held.scale, doc="What the kernel was divided by")
-    diag = property(lambda self: self.held.diag, doc="(n,) prior variances")
-    K = property(lambda self: self.held.everything(), doc="(n, n) covariances of all pairs")
-    def __len__(self): return len(self.kernel if self.domain is None else self.domain)
-    def __repr__(self): return f"Prior({len(self)} arms, {self.label}, {self.form})"
+    @property
+    def L(self)->int|None:
+        "Hidden layers, where there is a network."
+        return self.kernel.L
+    @property
+    def inputs(self)->str|None:
+        "What that network is fed."
+        return self.kernel.inputs
+    @property
+    def net(self)->LazyNet|None:
+        "The network, if it is a finite one."
+        return self.kernel.net
+    @cached_property
+    def fitted(self)->Kernel:
+        "The kernel, with everything decided that depends on the pool."
+        return self.kernel.fitted(self.domain)
+    @cached_property
+    def held(self)->Form:
+        "Its covariances, in its form."
+        return FORMS[self.form](self)
+    @property
+    def scale(self)->float:
+        "What the kernel was divided by."
+        return self.held.scale
+    @property
+    def diag(self)->Tensor:
+        "(n,) prior variances."
+        return self.held.diag
+    @property
+    def K(self)->Tensor:
+        "(n, n) covariances of all pairs."
+        return self.held.everything()
+    def __len__(self)->int:
+        if self.domain is not None: return len(self.domain)
+        assert isinstance(self.kernel, Sized)              # it knows a pool of its own
+        return len(self.kernel)
+    def __repr__(self)->str: return f"Prior({len(self)} arms, {self.label}, {self.form})"
     @cached_property
     def anchors(self)->Tensor:
         "Arms over which the kernel is centred."
@@ -349,7 +406,7 @@ class Prior:
 @patch
 def block(
     self:Prior,
-    arms, # q arms
+    arms:"Arms", # q arms
 )->Tensor: # (q, q)
     "Prior covariances between some arms."
     arms = plain(arms)
@@ -362,7 +419,7 @@ def block(
 @patch
 def rows(
     self:Prior,
-    arms, # k arms
+    arms:"Arms", # k arms
 )->Tensor: # (k, n)
     "Prior covariances of some arms with all arms."
     return self.held.rows(arms)
@@ -372,7 +429,7 @@ def rows(
 def cross(
     self:Prior,
     graphs:GraphDomain, # Any graphs with the features of the pool
-    arms, # q arms
+    arms:"Arms", # q arms
 )->tuple[Tensor, Tensor]: # (k, q) covariances with the arms, (k,) variances
     "Prior covariances of graphs outside the pool."
     check_domains(graphs, *([] if self.domain is None else [self.domain]))
@@ -382,8 +439,8 @@ def cross(
 @patch
 def correlations(
     self:Prior,
-    arms, # k arms
-    others, # q arms
+    arms:"Arms", # k arms
+    others:"Arms", # q arms
 )->Tensor: # (k, q)
     "Prior correlations of some arms with others: how much they are alike."
     return self.held.correlations(plain(arms), plain(others))
@@ -411,7 +468,7 @@ def start(
 @patch
 def changed(
     self:Prior,
-    **what, # Arguments of `Prior` that should differ
+    **what:Any, # Arguments of `Prior` that should differ
 )->Prior:
     "The same prior with some choices changed."
     names = "kernel", "domain", "form", "centre", "label", "why", "nats", "degree", "dtype"
@@ -430,11 +487,12 @@ def standard(self:Prior)->Prior:
 @patch(cls_method=True)
 def kernel(
     cls:Prior,
-    K, # (n, n) Gram matrix of all arms, symmetric and positive semi-definite
+    K:np.ndarray|Tensor, # (n, n) Gram matrix of all arms, symmetric and positive semi-definite
     domain:GraphDomain|None=None, # The graphs, if they are known
 )->Prior:
     "A prior from any Gram matrix: Tanimoto, Weisfeiler-Lehman, your own, sums of them."
-    prior = cls(Matrix(K), domain, "matrix", why="the matrix of all pairs was given")
+    own = Matrix(K) # type: ignore[arg-type] # it is kept as a tensor
+    prior = cls(own, domain, "matrix", why="the matrix of all pairs was given")
     prior.fitted                                           # one row for each graph
     return prior
 
@@ -484,7 +542,7 @@ def library(
     return prior
 
 # %% ../nbs/41_priors.ipynb #3e138835
-NETWORKS = {"graph": LazyGNN, "vector": LazyNN} # Finite networks, by their inputs
+NETWORKS:dict[str, Any] = {"graph": LazyGNN, "vector": LazyNN} # Finite networks, by their inputs
 
 @patch(cls_method=True)
 def network(
@@ -498,7 +556,7 @@ def network(
 )->Prior:
     "A prior with the tangent kernel of a finite network, and the network."
     check_choice("inputs", inputs, tuple(NETWORKS)), check_rng(rng), check_domains(domain)
-    net = NETWORKS[inputs].for_domain(domain, m, L, rng=rng)
+    net:LazyNet = NETWORKS[inputs].for_domain(domain, m, L, rng=rng)
     return cls(Tangent(net, inputs), domain, "matrix", why="a network has the matrix of all pairs")
 
 # %% ../nbs/41_priors.ipynb #ccc54536
@@ -510,12 +568,12 @@ def weighed(
     rest:Tensor|None=None, # (q,) what is unexplained of each, up to a factor
 )->Prior: # The same kernels with other weights; itself if its weights are fixed
     "The prior with the weights that make some values most probable."
-    if not self.kernel.free: return self
+    if not (isinstance(self.kernel, Sum) and self.kernel.free): return self
     parts = self.kernel.parts
     blocks = [self.changed(kernel=k).block(arms) for k in parts]
     theta = evidence_weights(torch.stack(blocks), z, rest)
     kernel = Sum(parts, theta[:-1].tolist(), True, True)
-    label = " + ".join(f"{w:.2f} {k.label}" for w, k in zip(kernel.weights, parts))
+    label = " + ".join(f"{w:.2f} {k.label}" for w, k in zip(kernel.shares(), parts))
     return self.changed(kernel=kernel, label=label)
 
 # %% ../nbs/41_priors.ipynb #7e5ef397
@@ -528,18 +586,17 @@ DECIDED = ("alike", "typed", "view", "pool", "units") # Fields that are found ag
 def recipe(
     kernel:Kernel, # Any of `KINDS`, or a network
     pool:GraphDomain|None, # The graphs
-    arrays:dict, # Gets the numbers that it holds
+    arrays:dict[str, Tensor], # Gets the numbers that it holds
 )->dict: # Fit for JSON
     "What it takes to make a kernel again."
-    if isinstance(kernel, Tangent): kernel = Matrix(kernel.gram(pool))
+    if isinstance(kernel, Tangent) and pool is not None: kernel = Matrix(kernel.gram(pool))
     kinds = {c: word for word, c in KINDS.items()}
-    if type(kernel) not in kinds:
+    if type(kernel) not in kinds or not is_dataclass(kernel):
         raise ValueError(f"expected a kernel of this package, got {type(kernel).__name__}. Its "
                          "matrix can be stored: Prior.kernel(prior.block(range(len(prior))), "
                          "domain)")
-    def plainly(name):
-        value = getattr(kernel, name)
-        if name == "hops": value = kernel.fitted(pool).hops
+    def plainly(name:str)->Any:
+        value = getattr(kernel.fitted(pool) if name == "hops" else kernel, name)
         if isinstance(value, Tensor):
             arrays[key := f"{name}{len(arrays)}"] = value
             return {"array": key}
@@ -560,7 +617,7 @@ def from_recipe(
                                            "package does not know; a newer one may")
     for k in ("L", "blocks", "radius"):
         if values.get(k) is not None: check_number(k, values[k], whole=True, high=100)
-    def read(value):
+    def read(value:Any)->Any:
         if isinstance(value, list): return tuple(map(read, value))
         if not isinstance(value, dict): return value
         return arrays[value["array"]] if "array" in value else from_recipe(value, arrays)
@@ -588,7 +645,7 @@ def packed(
     domain:GraphDomain|None=None, # Graphs that it has to belong to; None: its own
 )->bytes:
     "The prior as a file; refuses graphs that it was not made for."
-    arrays = {}
+    arrays:dict[str, Tensor] = {}
     meta = dict(version=2, kernel=recipe(self.kernel, self.domain, arrays), form=self.form,
                 centre=self.centre, label=self.label, why=self.why, degree=self.degree,
                 dtype=str(self.dtype).removeprefix("torch."))
@@ -669,8 +726,8 @@ def load(
     "A prior from its file."
     if not Path(path).is_file(): raise ValueError(f"{path} is missing; copy the whole folder")
     try:
-        meta, arrays = unpack_arrays(path)
-        arrays = {k: torch.from_numpy(v) for k, v in arrays.items()}
+        meta, stored = unpack_arrays(path)
+        arrays = {k: torch.from_numpy(v) for k, v in stored.items()}
         prior = unpacked(meta, arrays, domain)
         same = domain is None or len(prior) == len(domain)
         same = same and ("probe" not in arrays or same_prior(arrays["probe"], probe(prior)))

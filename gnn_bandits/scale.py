@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -848,7 +849,7 @@ def again(
 @dataclass(frozen=True, eq=False)
 class Stored(Matrix):
     "The kernel of features in the files of a library."
-    K:Tensor|None=None # Not needed
+    K:Any=None # Not needed
     folder:str|Path="" # The library
     mark:str|None=None # Checksum of its parts, if it has to be a certain one
     label = "features in files"
