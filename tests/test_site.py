@@ -307,18 +307,18 @@ def shown_cell(notebook, source):
 
 FAULTS = {"more than 88": ("code", f"x = '{'a'*85}'"),
           "no Python": ("markdown", "```python\nx = (\n```"),
-          "Markdown as it was": ("markdown", "<p>See <b>[this](51_core.ipynb).</b></p>"),
-          "#lost": ("markdown", '<a href="core.html#lost">lost</a>'),
+          "Markdown as it was": ("markdown", "<p>See <b>[this](index.html).</b></p>"),
+          "#lost": ("markdown", '<a href="index.html#lost">lost</a>'),
           "lost.html": ("markdown", '<a href="lost.html">lost</a>'),
           "more than 1.5": ("markdown", f"<p>{'word '*320_000}</p>")}
 
 
 @pytest.mark.parametrize("said", FAULTS)
-def test_faults_of_pages_stop_the_build(copy, said):
+def test_faults_of_pages_stop_the_build(tiny, said):
     kind, source = FAULTS[said]
-    (add_cell if kind == "markdown" else shown_cell)(copy/"nbs"/"51_core.ipynb", source)
+    (add_cell if kind == "markdown" else shown_cell)(tiny/"nbs"/"index.ipynb", source)
     with pytest.raises(ValueError, match=re.escape(said)): site("out")
-    assert not (copy/"out").exists()
+    assert not (tiny/"out").exists()
 
 
 @pytest.mark.parametrize("name", ["claims", "errata"])
