@@ -1,5 +1,5 @@
 """What every page has: a question at the top, a summary at the end, links that lead somewhere."""
-import base64, gzip, json, re
+import base64, gzip, json, os, re, subprocess, sys
 from collections import Counter
 from pathlib import Path
 
@@ -47,6 +47,26 @@ def test_ten_questions_a_page():
         assert page == "index" or any(p.stem[3:] == page for p in NOTEBOOKS), page
         assert len(asked) == len({q for q, *_ in asked}) == 10, page
         assert [more for _, _, *more in asked if more] == [["first"]], page
+
+
+def test_shell_tutorial_runs_as_shown(tmp_path):
+    "Its lines, typed into a shell in an empty folder, print what the page shows"
+    text = "\n".join(prose(ROOT/"nbs"/"26_cli.ipynb"))
+    part = text.split("{#cli-tutorial}")[1].split("\n## ")[0]
+    blocks = re.findall(r"```(sh|text)\n(.*?)\n```", part, re.S)
+    env = os.environ | {"PYTHONPATH": str(ROOT), "PYTHON": sys.executable, "COLUMNS": "88"}
+    first = lambda said: re.sub(r"[\d.]+", "#", said.strip().partition("\n")[0])
+    said, played = None, 0
+    for kind, block in blocks:
+        if kind == "text":
+            assert first(said) == first(block)
+            continue
+        lines = f'gnn_bandits() {{ "$PYTHON" -m gnn_bandits "$@"; }}\n{block}'
+        done = subprocess.run(["bash", "-ec", lines], cwd=tmp_path, env=env, capture_output=True,
+                              text=True)
+        assert done.returncode == 0, (block, done.stderr)
+        said, played = done.stdout, played + 1
+    assert played > 8 and (tmp_path/"boiling"/"report.html").is_file()
 
 
 @pytest.mark.parametrize("path", [*NOTEBOOKS, ROOT/"nbs"/"index.ipynb"], ids=lambda p: p.stem)
