@@ -25,6 +25,7 @@ FOLDER = ("published", "released_published", "released_first") # Need digitised 
 OTHERS = {"bench.json": "make bench", "processors.csv": "make processors",
           "mutants.csv": "make mutants",
           "faults.csv": "python scripts/faults.py --part faults",
+          "power.csv": "python scripts/faults.py --part power",
           "robustness.csv": "python scripts/faults.py --part files calls kills",
           "scale_steps.csv": "gnn_bandits bench --long million_steps",
           "tells.csv": "gnn_bandits bench --long many_tells",
