@@ -93,10 +93,10 @@ mutants: $(VENV)/installed  ## Break every module in 200 places and see which ch
 mutants-quick: $(VENV)/installed  ## Two minutes of mutants that were noticed once: they must be noticed again
 	$(VENV)/bin/python scripts/mutants.py quick --minutes 2
 
-fuzz: $(VENV)/installed  ## EXAMPLES=1000 random examples of every property; random files, calls and kills for an hour
+fuzz: $(VENV)/installed  ## EXAMPLES=1000 random examples of every property; power cuts; random files, calls and kills for an hour
 	EXAMPLES=$(EXAMPLES) $(VENV)/bin/python -m pytest tests/test_properties.py
 	@mkdir -p build/fuzz
-	$(VENV)/bin/python scripts/faults.py --part files calls kills --minutes 20 --out build/fuzz
+	$(VENV)/bin/python scripts/faults.py --part power files calls kills --minutes 20 --out build/fuzz
 
 lint: $(VENV)/installed  ## Style and plain mistakes, in notebooks and scripts alike (ruff)
 	@echo "== style"
