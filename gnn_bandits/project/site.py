@@ -827,6 +827,7 @@ def finished(
 
 # %% ../../nbs/52_site.ipynb #f0d50005
 SHOWN, FOLDED, HEAVY = 88, 100, 1_500_000 # Columns of code, bytes of a page with what it loads
+OPEN = re.compile("^(cell_input|highlight-(python|ipython3?|sh|bash|console))$")
 RAW = re.compile(r"(?<!\w)\*\*\w|\]\([\w#.]|:::|(?<!\w)\{#\w|^#\|", re.M)
 
 def code_faults(
@@ -836,7 +837,8 @@ def code_faults(
     faults, article = [], page.select_one("article") or page
     for block in article.select("pre"):
         if block.find_parent(class_="cell_output"): continue
-        code, most = block.get_text(), FOLDED if block.find_parent("details") else SHOWN
+        code, kind = block.get_text(), block.find_parent(class_=OPEN)
+        most = SHOWN if kind and not block.find_parent("details") else FOLDED
         faults += [f"{len(line)} columns, more than {most}: {line.strip()}"
                    for line in code.splitlines() if len(line) > most]
         if block.find_parent(class_="highlight-python") and not block.find_parent(class_="api"):
