@@ -130,7 +130,7 @@ def first_rows(
 MOST_COLUMNS = 2**14 # Of a table, as in a spreadsheet
 
 def check_columns(
-    path:Path, # Of the file, for the message
+    path:Path|str, # Of the file, for the message
     found:Sequence, # Names of columns
     needed:Sequence, # Those that must be among them
 ):
