@@ -171,7 +171,7 @@ def distinct_nodes(
 class GNTK(Kernel):
     "The kernel of an infinitely wide graph network."
     L:int=2 # Hidden layers
-    hops:int|tuple|None=None # Rounds of aggregation; None: as the pool has them
+    hops:int|Sequence[int]|None=None # Rounds of aggregation; None: as the pool has them
     over:str="mean" # How a graph counts: by the mean over its nodes, or by their "sum"
     alike:bool|None=None # Whether each distinct node is looked at once; None: if many look alike
     inputs = property(lambda self: "graph")
@@ -232,7 +232,7 @@ class Relational(GNTK):
     L:int|None=( # Hidden layers; None: as many as blocks, at least 2
         None) # type: ignore[assignment] # that of its parent is never None
     blocks:int=2 # Layers that look at neighbours
-    columns:tuple|None=None # Features to look at, only whether they are there; None: all, as is
+    columns:Sequence[int]|None=None # Look only whether these are there; None: all, as is
     typed:int|None=None # What tells edges apart, `Edges.tells`; None: as in the pool
     inputs, together = None, 256
     def __post_init__(self)->None:
@@ -325,7 +325,7 @@ class Counts:
 class Overlap(Kernel):
     "The share of surroundings that two graphs have in common: Tanimoto without fingerprints."
     radius:int=2 # How far to look
-    columns:tuple|None=None # Features to look at; None: all
+    columns:Sequence[int]|None=None # Features to look at; None: all
     typed:int|None=None # What tells edges apart, `Edges.tells`; None: as in the pool
     def __post_init__(self)->None:
         check_number("radius", self.radius, whole=True)
