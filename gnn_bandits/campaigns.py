@@ -246,7 +246,7 @@ def create(
     domain:GraphDomain|None=None, # The candidates; not needed with `smiles`
     maximize:bool=True, # Whether large values are wanted; False: small ones
     noise_std:float|None=None, # Standard deviation of a measurement, if it is known
-    policy:str|None=None, # "ucb", or "ei" with outcomes or prices; else "ts", "pe", "po", "random"
+    policy:str|CampaignPolicy|None=None, # "ucb", "ei", "ts", "pe", "po", "random"; None: the usual
     ids:Sequence|None=None, # A name for each candidate; their numbers if not given
     seed:int=0, # Of everything that is random
     table:"pd.DataFrame | None"=None, # Columns to keep beside the candidates, one row for each
