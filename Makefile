@@ -155,7 +155,7 @@ LIBRARY = $(filter-out $(addprefix tests/test_,bridges.py bench.py pages.py site
 define test-with
 rm -rf build/$@ && $(PYTHON) -m venv build/$@
 $(PYTHON) scripts/lock.py --$@ $(ENDS) > build/$@.txt
-build/$@/bin/python -m pip install --quiet --disable-pip-version-check -r build/$@.txt pytest pytest-xdist
+build/$@/bin/python -m pip install --quiet --disable-pip-version-check -r build/$@.txt pytest pytest-xdist hypothesis
 NUMBA_CACHE_DIR=$(CURDIR)/build/$@-cache PYTHONPATH=$(CURDIR) build/$@/bin/python -m pytest -n 2 --dist loadfile $(LIBRARY)
 endef
 
