@@ -85,7 +85,7 @@ class Kernel(ABC):
         kept = ENCODED.setdefault(X, {})
         if self.reads in kept: return kept[self.reads]
         code = self.encode(X)
-        if code is not X: kept[self.reads] = code             # or the graphs would never be freed
+        if code is not X and self.portable: kept[self.reads] = code   # or X is never freed
         return code
     def terms(self)->list[tuple[float, "Kernel"]]:
         "The kernel as a sum: a weight and a kernel for each term."
@@ -445,6 +445,7 @@ class Sum(Kernel):
         object.__setattr__(self, "weights", tuple(float(w)/total for w in weights))
     label = property(lambda self: " + ".join(k.label for k in self.parts))
     portable = property(lambda self: all(k.portable for k in self.parts))
+    shared = property(lambda self: all(k.shared for k in self.parts))
     open = property(lambda self: tuple(dict.fromkeys(c for k in self.parts for c in k.open)))
     def with_lengths(self, lengths):
         return replace(self, parts=tuple(k.with_lengths(lengths) for k in self.parts))
