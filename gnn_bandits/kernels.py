@@ -91,7 +91,7 @@ class Kernel(ABC):
         kept = ENCODED.setdefault(X, {})
         if self.reads in kept: return kept[self.reads]
         code = self.encode(X)
-        if code is not X: kept[self.reads] = code             # or the graphs would never be freed
+        if code is not X and self.portable: kept[self.reads] = code   # or X is never freed
         return code
     def terms(self)->list[tuple[float, "Kernel"]]:
         "The kernel as a sum: a weight and a kernel for each term."
@@ -171,7 +171,7 @@ def distinct_nodes(
 class GNTK(Kernel):
     "The kernel of an infinitely wide graph network."
     L:int=2 # Hidden layers
-    hops:int|tuple|None=None # Rounds of aggregation; None: as the pool has them
+    hops:int|Sequence[int]|None=None # Rounds of aggregation; None: as the pool has them
     over:str="mean" # How a graph counts: by the mean over its nodes, or by their "sum"
     alike:bool|None=None # Whether each distinct node is looked at once; None: if many look alike
     inputs = property(lambda self: "graph")
@@ -232,7 +232,7 @@ class Relational(GNTK):
     L:int|None=( # Hidden layers; None: as many as blocks, at least 2
         None) # type: ignore[assignment] # that of its parent is never None
     blocks:int=2 # Layers that look at neighbours
-    columns:tuple|None=None # Features to look at, only whether they are there; None: all, as is
+    columns:Sequence[int]|None=None # Look only whether these are there; None: all, as is
     typed:int|None=None # What tells edges apart, `Edges.tells`; None: as in the pool
     inputs, together = None, 256
     def __post_init__(self)->None:
@@ -325,7 +325,7 @@ class Counts:
 class Overlap(Kernel):
     "The share of surroundings that two graphs have in common: Tanimoto without fingerprints."
     radius:int=2 # How far to look
-    columns:tuple|None=None # Features to look at; None: all
+    columns:Sequence[int]|None=None # Features to look at; None: all
     typed:int|None=None # What tells edges apart, `Edges.tells`; None: as in the pool
     def __post_init__(self)->None:
         check_number("radius", self.radius, whole=True)
@@ -476,6 +476,7 @@ class Sum(Kernel):
         object.__setattr__(self, "weights", tuple(float(w)/total for w in weights))
     label = property(lambda self: " + ".join(k.label for k in self.parts))
     portable = property(lambda self: all(k.portable for k in self.parts))
+    shared = property(lambda self: all(k.shared for k in self.parts))
     open = property(lambda self: tuple(dict.fromkeys(c for k in self.parts for c in k.open)))
     def with_lengths(self, lengths:dict[str, float])->"Sum":
         return replace(self, parts=tuple(k.with_lengths(lengths) for k in self.parts))

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PAIRS', 'TELLS', 'hidden_', 'check_edges', 'neighbours', 'scramble', 'classes', 'row_keys', 'refine', 'Shares',
-           'Level', 'some_lists', 'as_lists', 'Surroundings', 'surroundings', 'with_itself', 'tangent',
+           'Level', 'some_lists', 'as_lists', 'Surroundings', 'surroundings', 'with_itself', 'by_place', 'tangent',
            'relational_kernel', 'counts', 'shared', 'overlap', 'features_of', 'check_types', 'counted', 'ByType',
            'components', 'evidence_weights']
 
@@ -194,9 +194,9 @@ class Surroundings:
         self.values, self.levels, self.share, self.whole = values, levels, share, whole
         self.kinds = np.zeros(0, np.int64) if kinds is None else kinds
     def __len__(self): return len(self.share.start) - 1
-    def __repr__(self):
-        return (f"Surroundings({len(self)} graphs; distinct: "
-                f"{[len(self.values), *(len(p.scale) for p in self.levels)]})")
+    def __repr__(self): return f"Surroundings({len(self)} graphs; distinct: {self.ends})"
+    ends = property(lambda self: [len(self.values), *(len(p.scale) for p in self.levels)],
+                    doc="Distinct features, and distinct surroundings after each block")
     def __getitem__(self, graphs):
         "Some of the graphs."
         start, at = some_lists(self.share.start, np.atleast_1d(graphs))
@@ -206,8 +206,7 @@ class Surroundings:
     @cached_property
     def places(self)->list[np.ndarray]:
         "For each block, kind and surrounding of each entry as one number."
-        olds = [len(self.values), *(len(p.scale) for p in self.levels)]
-        return [p.kind*k + p.at for p, k in zip(self.levels, olds)]
+        return [p.kind*k + p.at for p, k in zip(self.levels, self.ends)]
     @cached_property
     def compact(self)->"Surroundings":
         "The same graphs without surroundings that they do not have."
@@ -368,23 +367,55 @@ def feature_rows(A, B, S):
             if A[i, c] != 0:
                 for j in range(B.shape[1]): S[i, j] += A[i, c]*B[c, j]
 
+LANES, STRIP = 32, 64 # Rows side by side; columns of a short piece
+
 @njit(**COMPILED)
-def block_rows(S, T, a, kind, b, places, kinds, A, B):
-    "S and T after a block, into A and B."
-    k, inverse = S.shape[1], 1/b.scale
-    PS, PT = np.zeros(kinds*k), np.zeros(kinds*k)
-    for i in range(len(A)):
-        add_rows(S, T, k, a.start[i], a.start[i + 1], a.at, a.weight, kind, k, PS, PT)
-        for j in range(A.shape[1]):
-            s, t, c = 0., 0., 1/a.scale[i]*inverse[j]
-            for e in range(b.start[j], b.start[j + 1]):
-                s += b.weight[e]*PS[places[e]]
-                t += b.weight[e]*PT[places[e]]
-            A[i, j], B[i, j] = s*c, t*c
-        for e in range(a.start[i], a.start[i + 1]):
+def lane_sums(V, start, at, weight, lo, hi, out):
+    "Sums of rows of V over the lists from lo to hi, into rows of `out`."
+    total = np.empty(V.shape[1])
+    for j in range(lo, hi):
+        total[:] = 0
+        for e in range(start[j], start[j + 1]):
+            w, v = weight[e], V[np.uint64(at[e])]
+            for r in range(len(total)): total[r] += w*v[r]
+        out[j - lo] = total
+
+@njit(**COMPILED)
+def side_by_side(S, T, a, kind, i, n, PS, PT, V):
+    "Rows of S and T added up for n surroundings from i on, as columns of V."
+    k = S.shape[1]
+    for r in range(n):
+        lo, hi = a.start[i + r], a.start[i + r + 1]
+        add_rows(S, T, k, lo, hi, a.at, a.weight, kind, k, PS, PT)
+        V[:, r], V[:, LANES + r] = PS, PT
+        for e in range(lo, hi):
             if kind[e] >= 0:
                 PS[kind[e]*k:kind[e]*k + k] = 0
                 PT[kind[e]*k:kind[e]*k + k] = 0
+
+@njit(**COMPILED)
+def block_rows(S, T, a, kind, b, places, kinds, layers, arc, near, back, A, B):
+    "S and T after a block and hidden layers, into A and B; if A is empty, sums of T by graph."
+    size, inverse, last = kinds*S.shape[1], 1/b.scale, len(A) == 0
+    PS, PT, V = np.zeros(size), np.zeros(size), np.zeros((size, 2*LANES))
+    E, P, Q = np.empty((STRIP, 2*LANES)), np.zeros((LANES, STRIP)), np.zeros((LANES, STRIP))
+    for i in range(0, len(a.scale), LANES):
+        n = min(LANES, len(a.scale) - i)
+        side_by_side(S, T, a, kind, i, n, PS, PT, V)
+        for lo in range(0, len(inverse), STRIP):
+            m = min(STRIP, len(inverse) - lo)
+            lane_sums(V, b.start, places, b.weight, lo, lo + m, E)
+            for r in range(n):
+                c = 1/a.scale[i + r]
+                for j in range(m):
+                    x = c*inverse[lo + j]
+                    P[r, j], Q[r, j] = E[j, r]*x, E[j, LANES + r]*x
+                for _ in range(layers): hidden_array(P[r], Q[r], arc, near)
+                if not last: A[i + r, lo:lo + m], B[i + r, lo:lo + m] = P[r, :m], Q[r, :m]
+                else:
+                    for e in range(back.start[i + r], back.start[i + r + 1]):
+                        w, g = back.weight[e], back.at[e]
+                        for j in range(m): B[g, lo + j] += w*Q[r, j]
 
 @njit(**COMPILED)
 def hidden_rows(S, T, arc, near):
@@ -392,26 +423,37 @@ def hidden_rows(S, T, arc, near):
     for i in range(len(S)): hidden_array(S[i], T[i], arc, near)
 
 @njit(**COMPILED)
-def share_rows(T, a, b, factor, out):
-    "Sums of T over the lists of two sets of graphs, times a factor; eight rows at a time."
-    v, V = np.empty(T.shape[1]), np.zeros((T.shape[1], 8))
-    for g in range(0, len(out), 8):
-        for r in range(8):
-            if g + r >= len(out): break
-            v[:] = 0
-            for e in range(a.start[g + r], a.start[g + r + 1]):
-                for j in range(len(v)): v[j] += a.weight[e]*T[a.at[e], j]
-            V[:, r] = v
-        for h in range(out.shape[1]):
-            s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.
-            for e in range(b.start[h], b.start[h + 1]):
-                w, j = b.weight[e], b.at[e]
-                s0 += w*V[j, 0]; s1 += w*V[j, 1]; s2 += w*V[j, 2]; s3 += w*V[j, 3]
-                s4 += w*V[j, 4]; s5 += w*V[j, 5]; s6 += w*V[j, 6]; s7 += w*V[j, 7]
-            for r, s in enumerate((s0, s1, s2, s3, s4, s5, s6, s7)):
-                if g + r < len(out): out[g + r, h] = s*factor
+def graph_rows(T, a, out):
+    "Sums of the rows of T over the lists of some graphs, added to `out`."
+    for g in range(len(out)):
+        for e in range(a.start[g], a.start[g + 1]):
+            for j in range(out.shape[1]): out[g, j] += a.weight[e]*T[a.at[e], j]
+
+@njit(**COMPILED)
+def share_rows(T, b, factor, out):
+    "Sums of the columns of T over the lists of other graphs, times a factor."
+    V, E = np.zeros((T.shape[1], LANES)), np.empty((STRIP, LANES))
+    for g in range(0, len(out), LANES):
+        n = min(LANES, len(out) - g)
+        for j in range(len(V)):
+            for r in range(n): V[j, r] = T[g + r, j]
+        for lo in range(0, out.shape[1], STRIP):
+            m = min(STRIP, out.shape[1] - lo)
+            lane_sums(V, b.start, b.at, b.weight, lo, lo + m, E)
+            for r in range(n):
+                for j in range(m): out[g + r, lo + j] = E[j, r]*factor
+
 
 # %% ../nbs/17_relations.ipynb #64edf353
+def by_place(
+    lists:Shares, # Lists of places
+    k:int, # How many places there are
+)->Shares: # For each place the lists that have it, with its weight there
+    "The same entries, listed by place: the transposed matrix."
+    order, row = np.argsort(lists.at, kind="stable"), np.arange(len(lists.start) - 1)
+    start = np.concatenate([[0], np.bincount(lists.at, minlength=k).cumsum()])
+    return Shares(start, np.repeat(row, np.diff(lists.start))[order], lists.weight[order])
+
 def tangent(
     a:Surroundings, # Of a few graphs
     b:Surroundings, # Of others
@@ -423,19 +465,22 @@ def tangent(
     same[~np.isin(a.kinds, b.kinds)] = -1                   # a kind that the others do not have
     S = np.empty((len(a.values), len(b.values)))
     feature_rows(a.values, b.columns, S)
-    T = S.copy()
-    for l in range(L):
-        if l < len(a.levels):
-            p, q = a.levels[l], b.levels[l]
-            A, B = np.empty((2, len(p.scale), len(q.scale)))
-            block_rows(S, T, p, same[p.kind], q, b.places[l], len(b.kinds), A, B)
-            S, T = A, B
-        hidden_rows(S, T, arc, near)
+    T, means = S.copy(), np.zeros((len(a), b.ends[-1]))
+    back = by_place(a.share, a.ends[-1])
+    for l, (p, q) in enumerate(zip(a.levels, b.levels)):
+        last = l + 1 == len(a.levels)
+        A, B = (S[:0], means) if last else np.empty((2, len(p.scale), len(q.scale)))
+        block_rows(S, T, p, same[p.kind], q, b.places[l], len(b.kinds), L - l if last else 1, arc,
+                   near, back, A, B)
+        S, T = A, B
+    if not a.levels:
+        for _ in range(L): hidden_rows(S, T, arc, near)
+        graph_rows(T, a.share, means)
     out = np.empty((len(a), len(b)))
-    share_rows(T, a.share, b.share, 1/(L + 1), out)
+    share_rows(means, b.share, 1/(L + 1), out)
     return torch.from_numpy(out)
 
-PAIRS = 2**24 # Pairs of surroundings in memory at a time, about
+PAIRS = 2**25 # Pairs in one array, about
 
 def relational_kernel(
     a:Surroundings, # Of some graphs
@@ -443,17 +488,14 @@ def relational_kernel(
     L:int, # Hidden layers
 )->Tensor: # (graphs of a, graphs of b)
     "The kernel between all graphs of two sets, a few at a time."
-    wide = len(b.values) if not b.levels else len(b.levels[-1].scale)
-    if not b.whole: wide = min(wide, len(b.share.at))
-    def parts(x, most):
-        "The graphs in pieces with about so many surroundings, or with one graph."
-        ends = np.flatnonzero(np.diff(x.share.start[1:]//most)) + 1
-        return [x] if not len(ends) else [x[p] for p in np.split(np.arange(len(x)), ends)]
-    def rows(p):
-        if (size := len(p.share.at))*wide <= 2*PAIRS: return tangent(p, b, L)
-        return torch.cat([tangent(p, q, L) for q in parts(b, max(1, PAIRS//size))], 1)
-    some = parts(a, max(1, PAIRS//wide))
-    return rows(some[0]) if len(some) == 1 else torch.cat([rows(p) for p in some])
+    a, b = a.compact, b.compact
+    rows = len(a) if a.levels else a.ends[-1]
+    few = max(rows*b.ends[-1], a.ends[-2:][0]*b.ends[-2:][0]) <= PAIRS
+    halves = lambda x: [x[some] for some in np.array_split(np.arange(len(x)), 2)]
+    if not few and len(a) > 1: return torch.cat([relational_kernel(p, b, L) for p in halves(a)])
+    if few or len(b) == 1: return tangent(a, b, L)
+    return torch.cat([relational_kernel(a, p, L) for p in halves(b)], 1)
+
 
 # %% ../nbs/17_relations.ipynb #50db5490
 @njit(**COMPILED)

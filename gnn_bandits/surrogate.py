@@ -794,6 +794,7 @@ class Learned:
             self.fit.feed(self.base, exact[self.taken:self.taken + STEP])
             self.taken += STEP
             self.exact, self.known = self.base.copy(), self.taken
+        if self.known < len(exact): self.fit.prior.standard.held.keep(exact.arms[self.known:])
         for i in range(self.known, len(exact)): self.fit.feed(self.exact, exact[i:i + 1])
         self.latent, self.known, self.beyond = self.exact, len(exact), len(bounds)
         if not len(bounds) or not len(exact): return  # bounds wait for the first exact value

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,7 +30,7 @@ from ..infogain import greedy_gain
 from ..molecules import load_molecules, morgan_levels, read_smiles
 from ..networks import LazyGNN, forward
 from ..ntk import ntk
-from ..paper.datasets import dataset
+from ..paper.datasets import DATASETS, dataset
 from ..paper.experiments import RunSpec, Start
 from ..posterior import FeaturePosterior, Posterior
 from ..rewards import Environment, sample_reward
@@ -79,7 +80,7 @@ def time_turns(
     patience:float=math.inf, # Seconds after which a contestant gets no further turn
 )->dict[str, list[float]]: # Contestant -> seconds, one a turn
     "Let the contestants take turns on the clock."
-    seconds = {who: [] for who in runs}
+    seconds:dict[str, list[float]] = {who: [] for who in runs}
     for _ in range(repeats):
         for who, run in runs.items():
             if sum(seconds[who]) > patience: continue
@@ -283,7 +284,8 @@ def gain_row(lam=0.01):
     "Greedy information gain with and without refactorising."
     def fresh(K):
         def run():
-            arms, gain = [], []
+            arms:list[int] = []
+            gain = []
             for _ in range(100):
                 sd = K.diagonal().sqrt()
                 if arms: sd = fresh_posterior(K, arms, K.new_zeros(len(arms)), lam)[1]
@@ -389,7 +391,9 @@ def bandit_row(T=500, lam=0.01):
         X, f, prior = data
         first = run_bandit(player("Random", X, prior), world(X, f), 40).arms.tolist()
         def run():
-            env, arms, y = world(X, f), [], []
+            env = world(X, f)
+            arms:list[int] = []
+            y:list = []
             for t in range(T):
                 if t >= len(first):
                     paid = torch.tensor(y, dtype=torch.float64)
@@ -609,8 +613,8 @@ def campaign_row(n=500, steps=30, starts=10):
 def labelled_graphs(n, N=12, kinds=6):
     "Random graphs whose nodes have one of a few labels, as atoms do"
     rng = np.random.default_rng(0)
-    return GraphDomain.from_arrays(erdos_renyi_adjacency(n, N, 0.2, rng).numpy(),
-                                   np.eye(kinds)[rng.integers(kinds, size=(n, N))])
+    return GraphDomain.from_arrays([*erdos_renyi_adjacency(n, N, 0.2, rng).numpy()],
+                                   [*np.eye(kinds)[rng.integers(kinds, size=(n, N))]])
 
 def ask_row(n=2000, measured=200, batch=50):
     "A batch through the folder of a campaign, and the choice of the same batch alone."
@@ -635,7 +639,8 @@ def ask_row(n=2000, measured=200, batch=50):
         state = np.full(n, "available", dtype="<U9")
         state[arms] = "measured"
         model = lambda: Surrogate(candidate_priors(X)).learn(arms, values)
-        return lambda: propose(model(), CampaignPolicy(), batch, state, None)[0]
+        return lambda: propose(model(), CampaignPolicy(), batch, state,
+                               np.random.default_rng(0))[0]
     return Row(f"ask for {batch} of {n} graphs after {measured} values, from a folder", setup,
                {"gnn_bandits": door, "ours, the choice alone": alone}, 0., {})
 
@@ -669,7 +674,8 @@ def follow(
     axis.work(axis.setup(axis.sizes[0]))              # what is compiled or loaded once
     out, before = [], peak_mb()
     for size in axis.sizes:
-        data, seconds = axis.setup(size), []
+        data = axis.setup(size)
+        seconds:list[float] = []
         while len(seconds) < 3 and sum(seconds) < 1:
             seconds += time_turns({"": lambda data=data: axis.work(data)}, 1)[""]
         out.append(dict(size=size, seconds=float(np.median(seconds)),
@@ -742,8 +748,9 @@ def compile_times()->dict: # Seconds: with an empty cache, and with a filled one
 # %% ../../nbs/36_bench.ipynb #b8196d62
 def machine()->dict:
     "The machine and the versions that matter."
-    try: cpu = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())[1]
-    except (OSError, TypeError): cpu = platform.processor() or platform.machine()
+    try: found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+    except OSError: found = None
+    cpu = found[1] if found else platform.processor() or platform.machine()
     versions = {"python": platform.python_version()}
     for name in ("gnn_bandits", "torch", "numpy", "numba", "networkx", "jax", "neural-tangents",
                  "botorch", "gpytorch", "scikit-learn", "grakel"):
@@ -914,7 +921,9 @@ def million_steps(
     own = torch.cat([c[:, -1] for _, c in library.chunks()]).double().sqrt()
     f = shared + own*torch.from_numpy(draw.standard_normal(len(library)))
     started, post = took(lambda: scale.LazyPosterior(library, LAM))
-    rows, arms, values, checks, cpu = [], [], [], [], 0.
+    rows, checks, cpu = [], [], 0.
+    arms:list[int] = []
+    values:list[float] = []
     for step in range(1, steps + 1):
         if step % 100 == 0:
             seconds, (best, _) = took(lambda: scale.rank(library, scale.weigh(library, arms, values,
@@ -1063,7 +1072,7 @@ def fingerprints(
     smiles:list, # Molecules
 )->"sparse.csr_array": # (n, columns) zeros and ones
     "Counted Morgan fingerprints, a column for each substructure and each number up to its count."
-    columns = {}
+    columns:dict = {}
     flat, start = morgan_levels(smiles, 2, columns)
     return sparse.csr_array((np.ones(len(flat)), flat, start), (len(smiles), len(columns)))
 
@@ -1188,10 +1197,10 @@ def ask_plain(
     turns:int=3, # Of each
 )->dict:
     "A batch by a campaign and by the plain Gaussian process."
-    out = dict(molecules=n, measured=t, batch=batch)
+    out:dict[str, Any] = dict(molecules=n, measured=t, batch=batch)
     for name in POOLS:
         path = pool_folder(room, pool_of(name, n), t)
-        found = dict(asked=[], plainly=[])
+        found:dict[str, list[dict]] = dict(asked=[], plainly=[])
         for _ in range(turns):
             for work, said in found.items(): said.append(alone(work, path, batch))
         middle = lambda work, key: float(np.median([s[key] for s in found[work]]))
@@ -1211,7 +1220,7 @@ def ask_wide(
     names:tuple=("qm9",), # Keys of `POOLS`
 )->dict:
     "A large batch of a large pool."
-    out = dict(molecules=n, batch=batch, rows=[])
+    out:dict[str, Any] = dict(molecules=n, batch=batch, rows=[])
     for name in names:
         for t in measured:
             said = alone("asked", pool_folder(room, pool_of(name, n), t), batch)
@@ -1231,11 +1240,12 @@ def ask_growth(
     usual:tuple=(500, 10_000, 100), # Measurements, molecules and batch otherwise
 )->dict:
     "How the time of a batch grows with measurements, molecules and batch."
-    usual, out = dict(zip(GROWTH, usual)), dict(usual=list(usual))
+    others = dict(zip(GROWTH, usual))
+    out:dict[str, Any] = dict(usual=list(usual))
     for what, values in sizes.items():
         points = []
         for size in values:
-            at = usual | {what: size}
+            at = others | {what: size}
             path = pool_folder(room, get(at["molecules"]), at["measured"])
             said = alone("asked", path, at["batch"])
             points.append(dict(size=size, **{k: said[k] for k in ("fit", "choice", "peak_mb")}))
@@ -1274,7 +1284,7 @@ def ask_one(
 def straightforward_parts(
     X:GraphDomain, # Arms
     net:LazyGNN, # At its start
-    f:torch.Tensor, # Rewards
+    f:np.ndarray|torch.Tensor, # Rewards
 )->dict: # Mean seconds
     "Time of one gradient, one uncertainty and one step, each as one would first write it."
     x, counts = net.embed(X)
@@ -1299,7 +1309,8 @@ def trained_run(
 )->dict:
     "One bandit run with a real network of width 2048, and the straightforward route."
     options = dict(train_from=40) | ({"m": size.pop("m")} if "m" in size else {})
-    spec = RunSpec("N20_p0.2_d10", "GNN-PE", "trained", options=options, **size)
+    spec = RunSpec(DATASETS["N20_p0.2_d10"], "GNN-PE", "trained",
+                   options=tuple(options.items()), **size)
     start, o = Start(*spec.action_set(dataset(spec.data))), spec.settings
     X, f = start.domain, start.f
     net = LazyGNN.for_domain(X, o.m, o.L, rng=spec.generator("network"))
@@ -1366,12 +1377,12 @@ def shell_commands(
     "Processor time of commands, beside that of a process that imports torch."
     lines = shell_lines(room, graphs, molecules)
     for line in lines.values(): processor_seconds(*line)              # compiles what is not there
-    turns = [{name: processor_seconds(*line) for name, line in lines.items()} for _ in range(turns)]
-    seconds = {name: [t[name] for t in turns] for name in lines}
+    found = [{name: processor_seconds(*line) for name, line in lines.items()} for _ in range(turns)]
+    seconds = {name: [t[name] for t in found] for name in lines}
     alone = np.median(seconds["`import torch`"])
     rows = [dict(command=name, seconds=float(np.median(s)), ratio=float(np.median(s)/alone),
                  quartiles=np.quantile(s, [0.25, 0.75]).tolist()) for name, s in seconds.items()]
-    return dict(rows=rows, graphs=graphs, molecules=molecules, turns=len(turns))
+    return dict(rows=rows, graphs=graphs, molecules=molecules, turns=len(found))
 
 # %% ../../nbs/36_bench.ipynb #a1b90018
 LONG = {"scale.json": (million_features, million_steps, million_today, qm9_features, qm9_steps,
@@ -1426,14 +1437,15 @@ def bench(
 ):
     "Run the benchmark: our code against its peers, on this machine; less than 15 minutes."
     if long: return measure_long(long, "nbs/results", room)
-    every = [*all_rows(), *([] if no_growth else all_axes())]
+    every:list[Row|Axis] = [*all_rows(), *([] if no_growth else all_axes())]
     chosen = [r for r in every if rows.lower() in r.name.lower()]
     if not chosen:
         names = "; ".join(r.name for r in every)
         raise ValueError(f"no benchmark row contains {rows!r}; there are: {names}")
     check_number("repeats", repeats, 1, whole=True)
     old = kept_report(out) if keep else dict(rows=[], growth=[])
-    report, start = dict(machine=machine(), rows=[], growth=[]), time.perf_counter()
+    report:dict[str, Any] = dict(machine=machine(), rows=[], growth=[])
+    start = time.perf_counter()
     if not rows and not no_growth: report["compile"] = compile_times()
     for x in tqdm(chosen, "bench", unit="row", disable=None):
         if isinstance(x, Row): report["rows"].append(run_row(x, repeats))
