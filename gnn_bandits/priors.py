@@ -38,13 +38,13 @@ from .scale import CentredLibrary, LazyPosterior, Library, Stored
 class Form:
     "How the covariances of a pool are held; what all forms share."
     def __init__(self,
-        prior, # The prior that it serves
+        prior:"Prior", # The prior that it serves
     ):
         self.prior, self.kernel, self.pool = prior, prior.fitted, prior.domain
         self.centred, self.anchors = prior.centre is not None, prior.anchors
         self.parts = [(w, part_of(k, self.pool, self.anchors)) for w, k in self.kernel.terms()]
-    def __len__(self): return len(self.prior)
-    def total(self, get):
+    def __len__(self)->int: return len(self.prior)
+    def total(self, get:Callable[[Part], Any])->Any:
         "The weighted sum of what the parts of the kernel have."
         (w, first), *more = self.parts
         out = w*get(first)
@@ -58,15 +58,15 @@ class Form:
     def scale(self)->float:
         "What the kernel is divided by: the mean variance of the anchors."
         return self.total(lambda p: p.centre[1]) if self.centred else 1.
-    def keep(self, arms):
+    def keep(self, arms:list[int])->None:
         "Get ready for rows of some arms, one at a time."
-    def levels_of(self, arms):
+    def levels_of(self, arms:list[int])->Tensor:
         "(k,) mean kernel of some arms with the anchors."
         return self.total(lambda p: p.levels_of(arms))
-    def standard(self, K, left, right):
+    def standard(self, K:Tensor, left:Tensor, right:Tensor)->Tensor:
         "Values of the kernel in the standard form, from the levels of both sides."
         return (K - left).sub_(right).add_(self.middle).div_(self.scale).add_(1)
-    def cross(self, graphs, arms):
+    def cross(self, graphs:GraphDomain, arms:"Arms")->tuple[Tensor, Tensor]:
         "(k, q) covariances of graphs outside the pool with arms, (k,) their variances."
         k, arms = self.kernel, plain(arms)
         pool, own = k.code(self.pool), k.code(graphs)
@@ -74,10 +74,26 @@ class Form:
         if not self.centred: return C, v
         m = k.between(own, pool[self.anchors]).mean(1)
         return self.standard(C, m[:, None], self.levels_of(arms)), self.standard(v, m, m)
-    def everything(self):
+    @property
+    def diag(self)->Tensor:
+        "(n,) prior variances."
+        raise NotImplementedError
+    def block(self, arms:list[int])->Tensor:
+        "(q, q) covariances between some arms."
+        raise NotImplementedError
+    def rows(self, arms:"Arms")->Tensor:
+        "(k, n) covariances of some arms with all arms."
+        raise NotImplementedError
+    def draw(self, rng:np.random.Generator)->Tensor:
+        "(n,) a function drawn from the prior."
+        raise NotImplementedError
+    def start(self, lam:float, private:float|None=None)->Belief:
+        "The posterior without observations."
+        raise NotImplementedError
+    def everything(self)->Tensor:
         "(n, n) covariances of all pairs."
         return self.rows(list(range(len(self))))
-    def correlations(self, arms, others):
+    def correlations(self, arms:list[int], others:list[int])->Tensor:
         "(k, q) correlations of some arms with others."
         place = {a: i for i, a in enumerate(dict.fromkeys([*arms, *others]))}
         C = self.block(list(place))
@@ -121,25 +137,25 @@ STRIP = 2**16 # Numbers that are added up, centred and scaled at a time
 
 class ByRows(Form):
     "Rows of measured arms, computed when they are needed and kept."
-    def __init__(self, prior):
+    def __init__(self, prior:"Prior"):
         super().__init__(prior)
-        self._rows = {}
+        self._rows:dict[int, Tensor] = {}
     levels = cached_property(lambda self: self.total(lambda p: p.levels))
     @cached_property
     def diag(self)->Tensor:
         "(n,) prior variances."
         own = self.total(lambda p: p.own)
         return self.standard(own, self.levels, self.levels) if self.centred else own
-    def block(self, arms):
+    def block(self, arms:list[int])->Tensor:
         arms = plain(arms)
         return self.joint(arms, self.levels_of(arms) if self.centred else None)
-    def joint(self, arms, levels=None):
+    def joint(self, arms:list[int], levels:Tensor|None=None)->Tensor:
         "(q, q) covariances of some arms; levels that are not given are those of the rows."
         K = self.total(lambda p: p.block(arms))
         if not self.centred: return K
         m = self.levels[arms] if levels is None else levels
         return self.standard(K, m, m[:, None])
-    def new_rows(self, arms):
+    def new_rows(self, arms:list[int])->Tensor:
         "(k, n) covariances of some arms with all arms, computed now."
         check_memory(f"{len(arms)} rows of {len(self)} arms", 16.*len(self)*len(arms),
                      "use Prior.features(domain)")
@@ -151,17 +167,17 @@ class ByRows(Form):
             if self.centred: K = self.standard(K, self.levels, self.levels[arms[at]][:, None])
             out[at] = K
         return out
-    def keep(self, arms):
+    def keep(self, arms:list[int])->None:
         arms = plain(arms)
         if (len(self._rows) + len(arms))*len(self) > KEPT: self._rows = {}
         if new := [a for a in dict.fromkeys(arms) if a not in self._rows]:
             self._rows |= dict(zip(new, self.new_rows(new)))
-    def rows(self, arms):
+    def rows(self, arms:"Arms")->Tensor:
         arms = plain(arms)
         if len(arms)*len(self) > KEPT//2: return self.new_rows(arms)
         self.keep(arms)
         return torch.stack([self._rows[a] for a in arms])
-    def correlations(self, arms, others):
+    def correlations(self, arms:list[int], others:list[int])->Tensor:
         "The same, from the rows of the others if they are kept, or from these pairs alone."
         if others and all(a in self._rows for a in others):
             C = torch.stack([self._rows[a][arms] for a in others], 1)
@@ -183,14 +199,14 @@ class ByRows(Form):
         K.diagonal().add_(1e-8*float(K.diagonal().mean()))
         A = torch.linalg.solve_triangular(torch.linalg.cholesky(K), R, upper=False)
         return A, (self.diag - A.square().sum(0)).clamp(min=0).sqrt()
-    def wide_draw(self, normal):
+    def wide_draw(self, normal:Callable[[int], Tensor])->Tensor:
         "A draw over a pool of any size; `normal(k)` gives k random numbers."
         A, rest = self.through
         return A.T @ normal(len(A)) + rest*normal(len(self))
-    def draw(self, rng):
+    def draw(self, rng:np.random.Generator)->Tensor:
         normal = lambda k: torch.from_numpy(rng.standard_normal(k))
         return self.root @ normal(len(self)) if len(self) <= WHOLE_POOL else self.wide_draw(normal)
-    def start(self, lam, private=None):
+    def start(self, lam:float, private:float|None=None)->Belief:
         private = private or 0.
         return RowsPosterior(self.rows, self.diag, lam, self.draw, private, private, self.joint)
 

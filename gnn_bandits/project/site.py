@@ -530,10 +530,10 @@ def page(
         seen.add(text)
         if (shown := page_cell(cell, name, known, url, fold)) is not None: out.append(shown)
     if imports := page_imports(sources, lib):
-        fold = {"code-fold": True, "code-summary": "Imports of the code on this page"}
+        folded = {"code-fold": True, "code-summary": "Imports of the code on this page"}
         first = next(i for i, cell in enumerate(out) if cell["cell_type"] == "code"
                      and "remove-input" not in cell["metadata"]["tags"])
-        out.insert(first, code_cell(fold, imports, []))
+        out.insert(first, code_cell(folded, imports, []))
     out = [cell | {"id": f"cell-{i}"} for i, cell in enumerate(out)]
     metadata = KERNEL | {"description": plain(front.get("description") or "")}
     return {"cells": out, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
