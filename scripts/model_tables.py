@@ -1,7 +1,10 @@
 """Tables of what defaults and choices are worth, on random graphs and molecules; tables.py makes
 them. The molecules need the extras `molecules` and `qm9`; --only leaves them out."""
 import math
+import tempfile
+import zlib
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -9,15 +12,17 @@ from molecule_tables import Pool, found, qm9_rows, standard  # the scripts besid
 from tables import Table
 
 from gnn_bandits.bandits import make_algorithm, run_bandit
-from gnn_bandits.campaigns import virtual
+from gnn_bandits.campaigns import Campaign, virtual
+from gnn_bandits.core import Bound, first_best
 from gnn_bandits.features import GNTKFeatures
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.molecules import read_smiles
+from gnn_bandits.posterior import gram_root
 from gnn_bandits.priors import Prior
 from gnn_bandits.rewards import Environment, RewardOptions, sample_reward
 from gnn_bandits.scale import LazyPosterior, Library
-from gnn_bandits.surrogate import (POWERS, Measured, Spectra, Standardised, candidate_priors,
-                                   units_of, with_power)
+from gnn_bandits.surrogate import (POWERS, Fit, Learned, Measured, Spectra, Standardised,
+                                   Surrogate, Units, candidate_priors, units_of, with_power)
 
 TARGETS = "gap", "dipole", "U0"
 
@@ -153,9 +158,9 @@ def random_pool(i):
     return domain, {"draw": f, "exp": np.exp(1.5*(f - f.mean())/f.std())}
 
 
-def qm9_pool(i):
+def qm9_pool(i, n=1000):
     "A thousand molecules and three properties."
-    rows = qm9_rows(TARGETS, [15, i], 1000)
+    rows = qm9_rows(TARGETS, [15, i], n)
     read = read_smiles(rows["smiles"].tolist(), invalid="skip")
     some = rows.iloc[read.rows]
     return read.domain, {t: some[t].to_numpy().copy() for t in TARGETS}
@@ -300,9 +305,125 @@ def scale_regret(keys, o, n=10_000, noise_std=0.1):
                              random=float(f.max() - f.mean())*t) for t in PULLS)
 
 
+# Are intervals right as often as they say? With values from the model itself, and in campaigns
+
+DRAWS, LEVELS, MOMENTS = 50, (0.5, 0.9, 0.99), (10, 20, 40)
+FITTED = 4 # Pools for which a surrogate is fitted, too
+WORLDS = {"noise 0.03": dict(noise=0.03), "noise 0.3": dict(noise=0.3), "noise 1": dict(noise=1.),
+          "private 0.3": dict(noise=0.1, private=0.3), "known noise": dict(noise=0.3, own=True),
+          "replicates": dict(noise=0.3, arms=7), "bounds": dict(noise=0.3, limit=0.5),
+          "bounds, replicates": dict(noise=0.3, limit=0.5, arms=7),
+          "chosen by UCB": dict(noise=0.3, ucb=True),
+          "noise 1, taken for 0.5": dict(noise=1., taken=0.5)}
+
+
+def simulated(K, domain, rng, noise, private=0., arms=20, limit=math.inf, ucb=False, own=False,
+              taken=None):
+    "True values from the model, twenty measurements, and a posterior that knows the variances."
+    n, prior = len(domain), Prior.kernel(K)
+    f = gram_root(K).numpy() @ rng.standard_normal(n) + private*rng.standard_normal(n)
+    some, data = rng.permutation(n)[:arms].tolist(), Measured([], [], [])
+    exact = Learned(Fit(0, prior, Units(0., 1.), 1., private**2, (taken or noise)**2), data)
+    for t in range(20):
+        arm = some[t % arms]
+        if ucb and t >= 5: arm = first_best(exact.latent.mean + 2*exact.latent.std)
+        y = f[arm] + noise*rng.standard_normal()
+        data += Measured([arm], [min(y, limit)], [noise if own else math.nan], [int(y > limit)])
+        if ucb: exact.catch_up(data)
+    exact.catch_up(data)
+    return f, data, exact.latent
+
+
+def ranks(f, latent, some, private, rng, count=99):
+    "How many draws lie below the true value, of some arms and of the best value of the pool."
+    never = np.setdiff1d(np.arange(len(f)), latent.arms)
+    draws = np.array([latent.draw(rng).numpy() for _ in range(count)])
+    draws[:, never] += private*rng.standard_normal((count, len(never)))
+    return {k: int((draws[:, a] < f[a]).sum()) for k, a in some.items()} | dict(
+        best=int((draws.max(1) < f.max()).sum()))
+
+
+def places(f, model, some):
+    "Between which of 19 quantiles of the model a true value lies, and whether within 99 %."
+    ends = [v for k in range(1, 10) for v in model.interval(k/10)]
+    below = (torch.stack([*ends, model.mean]) < f).sum(0)
+    low, high = model.interval(0.99)
+    return {f"fitted_{k}": int(below[a]) for k, a in some.items()} | {
+        f"inside_{k}": int(low[a] <= f[a] <= high[a]) for k, a in some.items()}
+
+
+def calibration(keys, o):
+    """Ranks of true values that were drawn from the model, sixty graphs and twenty measurements.
+
+    The posterior with the true variances, by 99 draws from it; and sometimes a surrogate that has
+    to find everything, in another unit, by 19 of its quantiles. Of a measured graph, of one that
+    was not, of the one with the largest mean, and (by draws) of the best value of the pool."""
+    for pool, case in keys:
+        rng = np.random.default_rng([41, pool, zlib.crc32(case.encode())])
+        domain = GraphDomain.erdos_renyi(60, 6, 0.3, 4, rng)
+        priors = candidate_priors(domain)
+        K = Prior.gntk(domain).standard.K
+        for draw in range(DRAWS):
+            f, data, latent = simulated(K, domain, rng, **WORLDS[case])
+            seen, new = rng.choice(data.distinct), rng.choice(
+                np.setdiff1d(np.arange(60), data.distinct))
+            some = dict(measured=seen, new=new, leader=first_best(latent.mean))
+            row = ranks(f, latent, some, WORLDS[case].get("private", 0.), rng)
+            user = lambda v: 10 + 3*np.asarray(v)
+            told = [Bound(v, s) if s else v for v, s in zip(user(data.values), data.sense)]
+            own = [3*v for v in data.noise]
+            every = 5 if "limit" in WORLDS[case] else 2          # bounds take long to fit
+            if pool < FITTED and "taken" not in WORLDS[case] and draw % every == 0:
+                model = Surrogate(priors).learn(data.arms, told, own)
+                row |= places(torch.from_numpy(user(f)), model, some)
+            yield dict(pool=pool, case=case, draw=draw) | row
+
+
+def asked(domain, f, seed):
+    "What a campaign with untouched defaults says as it goes, asked for five candidates at a time."
+    rng, n = np.random.default_rng([42, seed]), len(f)
+    with tempfile.TemporaryDirectory() as home:
+        c = Campaign.create(Path(home)/"lab", domain, seed=seed)
+        for t in range(5, max(MOMENTS) + 1, 5):
+            arms = list(c.ask(5))
+            c.tell(arms, f[arms] + NOISE*f.std()*rng.standard_normal(5))
+            if t not in MOMENTS: continue
+            model, seen = c.surrogate(), np.unique(c.observations["arm"])
+            row, new = dict(t=t), np.setdiff1d(np.arange(n), seen)
+            leader = int(c.best()["arm"].iloc[0])
+            for level in LEVELS:
+                low, high = (v.numpy() for v in model.interval(level))
+                inside = (low <= f) & (f <= high)
+                row |= {f"{k}_{100*level:g}": inside[some].mean() for k, some in
+                        (("new", new), ("measured", seen), ("leader", [leader]))}
+            proof, field = c.certificate(), c.contenders()
+            best, low = f.max(), proof["value"]
+            yield row | dict(
+                certificate=int(f[leader] >= low and best <= low + proof["bound"]),
+                bound=proof["bound"]/f.std(), among=int(int(f.argmax()) in field["arms"]),
+                contenders=len(field["arms"]), p_first=field["p_best"][0],
+                first=int(f[field["arms"][0]] == best), p_measured=field["measured"],
+                found=int(f[seen].max() == best))
+
+
+def intervals(keys, o):
+    """Campaigns asked by UCB on random graphs and molecules: what they say, and whether it is true.
+
+    The share of true values within intervals of 50, 90 and 99 %, of graphs that were not measured,
+    of those that were, and of the one that the campaign calls the best. Whether certificate and
+    contenders (90 %) hold, and how probably the best one is the first contender, and measured."""
+    kind, pool, *_ = keys[0]
+    domain, targets = qm9_pool(pool, 500) if kind == "qm9" else random_pool(pool)
+    for _, _, target in keys:
+        for row in asked(domain, targets[target], pool):
+            yield dict(kind=kind, pool=pool, target=target) | row
+
+
 BANDIT_KEY = "population", "target", "noise", "seed", "preset", "algorithm"
 CAMPAIGN_KEY = "population", "target", "noise", "seed", "recipe", "batch"
 CHOICE_KEY = "pool", "target", "policy"
+interval_keys = lambda: [*product(["random"], range(100, 108), ("draw", "exp")),
+                         *product(["qm9"], range(100, 104), TARGETS)]
 pool_of = lambda key: (key[0], key[3])                   # population and seed
 TABLES = {
     "defaults": Table(defaults, BANDIT_KEY, default_keys, pool_of, 6),
@@ -311,5 +432,8 @@ TABLES = {
                               lambda k: k[0], 4),
     "surrogate_qm9": Table(surrogate_qm9, CHOICE_KEY, surrogate_keys(4, *TARGETS), lambda k: k[0],
                            4),
+    "calibration": Table(calibration, ("pool", "case"), lambda: [*product(range(10), WORLDS)],
+                         ending=".csv.gz", unfinished=True),
+    "intervals": Table(intervals, ("kind", "pool", "target"), interval_keys, lambda k: k[:2], 4),
     "scale_regret": Table(scale_regret, ("seed",), lambda: [(s,) for s in range(30)], digits=6,
                           clock=("seconds",))}
