@@ -93,10 +93,10 @@ mutants: $(VENV)/installed  ## Break every module in 200 places and see which ch
 mutants-quick: $(VENV)/installed  ## Two minutes of mutants that were noticed once: they must be noticed again
 	$(VENV)/bin/python scripts/mutants.py quick --minutes 2
 
-fuzz: $(VENV)/installed  ## EXAMPLES=1000 random examples of every property; random files, calls and kills for an hour
+fuzz: $(VENV)/installed  ## EXAMPLES=1000 random examples of every property; power cuts; random files, calls and kills for an hour
 	EXAMPLES=$(EXAMPLES) $(VENV)/bin/python -m pytest tests/test_properties.py
 	@mkdir -p build/fuzz
-	$(VENV)/bin/python scripts/faults.py --part files calls kills --minutes 20 --out build/fuzz
+	$(VENV)/bin/python scripts/faults.py --part power files calls kills --minutes 20 --out build/fuzz
 
 lint: $(VENV)/installed  ## Style and plain mistakes, in notebooks and scripts alike (ruff)
 	@echo "== style"
@@ -155,7 +155,7 @@ LIBRARY = $(filter-out $(addprefix tests/test_,bridges.py bench.py pages.py site
 define test-with
 rm -rf build/$@ && $(PYTHON) -m venv build/$@
 $(PYTHON) scripts/lock.py --$@ $(ENDS) > build/$@.txt
-build/$@/bin/python -m pip install --quiet --disable-pip-version-check -r build/$@.txt pytest pytest-xdist
+build/$@/bin/python -m pip install --quiet --disable-pip-version-check -r build/$@.txt pytest pytest-xdist hypothesis
 NUMBA_CACHE_DIR=$(CURDIR)/build/$@-cache PYTHONPATH=$(CURDIR) build/$@/bin/python -m pytest -n 2 --dist loadfile $(LIBRARY)
 endef
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ from .core import (as_csv, best_first, check_choice, check_number, clear_leftove
 from .graphs import GraphDomain
 from .intake import (LONGEST, as_file, column_names, file_kind, known_results, own_table,
                                 read_candidates)
-from .journal import Journal
+from .journal import Journal, sync
 from .logbook import (FORMAT, PLATES, SIZES, SPAN, Asked, CampaignPolicy, Logbook,
                                  as_policy, as_text, cells_of, check_ids, check_size, guard,
                                  load_graphs, number_of, pool_hash, read_texts, same_pool, span,
@@ -62,7 +63,8 @@ def from_shortlist(
     best = [measured[int(mean[measured].argmax())]] if measured else [int(mean.argmax())]
     arms = np.union1d(order[:most], best)             # what improvement is measured from
     seen = np.searchsorted(arms, best).tolist() if measured else []
-    some, able, picks = belief.few(arms.tolist()), np.isfinite(scores[arms]), []
+    some, able = belief.few(arms.tolist()), np.isfinite(scores[arms])
+    picks:list[int] = []
     if some is None: return None
     less = Purse(None if purse.prices is None else purse.prices[arms], purse.left)
     while len(picks) < n and (able := less.within(torch.from_numpy(able)).numpy()).any():
@@ -90,7 +92,8 @@ def choose(
     policies:dict=POLICIES, # What the names of policies mean
 )->list[int]: # At most n candidates, all different
     "A batch: each choice counts as measured, at its expected value, for those after it."
-    free, picks, kind, beta = free.clone(), [], policies[policy.name], policy.factor
+    free, kind, beta = free.clone(), policies[policy.name], policy.factor
+    picks:list[int] = []
     purse = purse or Purse()
     with one_thread():
         ahead = belief.fantasy(pending) if pending else belief.copy()
@@ -137,14 +140,15 @@ def diverse(
     rng:np.random.Generator, # Source of the first one, and of the sample of a large pool
 )->list[int]: # At most n candidates, all different
     "Candidates that are far from one another in the distance of the kernel."
-    arms, picks = free.nonzero()[:, 0].numpy(), []
+    arms = free.nonzero()[:, 0].numpy()
+    picks:list[int] = []
     wide = len(prior) > WIDE
     if wide: arms = np.sort(rng.choice(arms, min(SAMPLE, len(arms)), replace=False))
     near = np.r_[arms, np.setdiff1d(taken, arms)].astype(int)
     place = {int(a): i for i, a in enumerate(near)}
     C = prior.block(near.tolist()) if wide else None
-    own = (C.diagonal() if wide else prior.diag[near]).numpy()
-    row = lambda a: (C[place[a]] if wide else prior.rows([a])[0, near]).numpy()
+    own = (prior.diag[near] if C is None else C.diagonal()).numpy()
+    row = lambda a: (prior.rows([a])[0, near] if C is None else C[place[a]]).numpy()
     away, able = np.full(len(near), np.inf), np.arange(len(near)) < len(arms)
     for a in taken: away = np.minimum(away, own + own[place[a]] - 2*row(a))
     while len(picks) < n and able.any():
@@ -242,7 +246,7 @@ def create(
     domain:GraphDomain|None=None, # The candidates; not needed with `smiles`
     maximize:bool=True, # Whether large values are wanted; False: small ones
     noise_std:float|None=None, # Standard deviation of a measurement, if it is known
-    policy:str|None=None, # "ucb", or "ei" with outcomes or prices; else "ts", "pe", "po", "random"
+    policy:str|CampaignPolicy|None=None, # "ucb", "ei", "ts", "pe", "po", "random"; None: the usual
     ids:Sequence|None=None, # A name for each candidate; their numbers if not given
     seed:int=0, # Of everything that is random
     table:"pd.DataFrame | None"=None, # Columns to keep beside the candidates, one row for each
@@ -255,10 +259,10 @@ def create(
 )->Campaign:
     "Begin a campaign in a new folder."
     usual = "ucb" if outcomes is None and cost is None else "ei"
-    path, policy = Path(path), as_policy(usual if policy is None else policy, "diverse")
+    path, chosen = Path(path), as_policy(usual if policy is None else policy, "diverse")
     domain = as_pool(domain, table, smiles, columns)
     check_choice("maximize", maximize, (True, False)), check_number("seed", seed, whole=True)
-    more = {} if outcomes is None else check_outcomes(outcomes, domain, maximize, noise_std, policy)
+    more = {} if outcomes is None else check_outcomes(outcomes, domain, maximize, noise_std, chosen)
     if cost is not None: more["cost"] = as_text("cost", cost)
     if outcomes is None and noise_std is not None:
         check_number("noise_std", noise_std, above=True)
@@ -271,9 +275,10 @@ def create(
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ValueError(f"{path} exists already; open it with Campaign.open, or name a new folder")
     settings = dict(format=FORMAT if more else 2, maximize=bool(maximize), noise_std=noise_std,
-                    seed=int(seed), policy=asdict(policy), candidates=len(domain),
+                    seed=int(seed), policy=asdict(chosen), candidates=len(domain),
                     own_prior=prior is not None, package=package_version(),
                     campaign=secrets.token_hex(16), **more)
+    names_in = [path.parent, *(p.parent for p in path.parents if not p.exists())]
     path.parent.mkdir(parents=True, exist_ok=True)
     clear_unfinished(path.parent)
     building = Path(tempfile.mkdtemp(**temporary(path)))
@@ -289,6 +294,7 @@ def create(
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
+    for folder in names_in: sync(folder)  # its name must outlive a power cut
     return cls.open(path)
 
 @patch(cls_method=True)
@@ -302,12 +308,12 @@ def from_csv(
     columns:Sequence|None=None, # Columns to learn from beside the molecules
     invalid:str="raise", # What to do with rows that are no molecules: "raise" or "skip"
     sheet:str|None=None, # The sheet of an .xlsx file; the first one if not given
-    **options, # Of `create`: maximize, noise_std, policy, seed
+    **options:Any, # Of `create`: maximize, noise_std, policy, seed
 )->Campaign:
     "Begin a campaign with a table in a file; its columns are remembered for `tell` and `add`."
     found = read_candidates(file, smiles, id, invalid=invalid, columns=columns, sheet=sheet)
     for said in found.said(): warnings.warn(said, stacklevel=3)
-    known = {} if value is None else dict(results=known_results(found, value, file))
+    known:dict[str, Any] = {} if value is None else dict(results=known_results(found, value, file))
     return cls.create(path, found.domain, ids=found.ids, table=own_table(found), **known, **options)
 
 # %% ../nbs/23_inside_a_campaign.ipynb #52f37e92
@@ -804,11 +810,12 @@ def goal(
         check_number("goal", value, -math.inf)
         self._commit("goal", dict(value=float(value)))
     if self._record.goal is None: return None
-    out = dict(value=self._record.goal, reached=False, best=None)
+    goal = self._record.goal
+    out = dict(value=goal, reached=False, best=None)
     if not self._record.known: return out
     best = self.best().iloc[0]
     end = best["low"] if self.sign > 0 else best["high"]
-    return out | dict(reached=bool(self.sign*end >= self.sign*out["value"]), best=int(best["arm"]))
+    return out | dict(reached=bool(self.sign*end >= self.sign*goal), best=int(best["arm"]))
 
 # %% ../nbs/23_inside_a_campaign.ipynb #f0c17fe3
 def virtual(
@@ -823,7 +830,8 @@ def virtual(
 )->"pd.DataFrame": # step, arm, value
     "A campaign against known values; nothing is written."
     policy, values = as_policy(policy), np.asarray(values, float)
-    model, state, rows = Surrogate(priors), np.full(len(values), "available", dtype="<U9"), []
+    model, state = Surrogate(priors), np.full(len(values), "available", dtype="<U9")
+    rows:list[tuple[int, float]] = []
     while len(rows) < budget:
         arms, _ = propose(model, policy, min(batch, budget - len(rows)), state, rng)
         if not arms: break
@@ -852,7 +860,7 @@ def simulate(
         raise ValueError(f"expected at least 5 measured candidates, got {len(means)}")
     arms, values, found = means.index.tolist(), means.to_numpy(), []
     if self.settings["own_prior"]:
-        priors = Prior.kernel(self._priors_of().block(torch.tensor(arms))).standard
+        priors = [Prior.kernel(self._priors_of().block(torch.tensor(arms))).standard]
     else: priors = candidate_priors(self.domain[arms])
     for run in progress_bar(range(runs), desc="replays", show=progress):
         rng = np.random.default_rng([self.settings["seed"], run])

@@ -14,7 +14,7 @@ from collections import Counter
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 # %% ../nbs/26_cli.ipynb #25ed6d8f
 def visible(
@@ -39,6 +39,7 @@ def put(
             os.dup2(nowhere, stream.fileno())
             os.close(nowhere)
         return e
+    return None
 
 def aside(text):
     "A line for the person at the terminal; never part of the answer."
@@ -135,7 +136,7 @@ def jsonable(
     return value if isinstance(value, (bool, int, float, str)) else str(value)
 
 def say(
-    as_json:bool, # Whether a script is listening
+    as_json:bool|str, # Whether a script is listening
     data, # What it wants to know
     *lines:str, # What a person wants to know
 ):
@@ -433,10 +434,10 @@ def several_values(id, words, noise, outcomes):
         except ValueError as e: raise ValueError(f"{name} of {id!r}: {e}") from e
     return as_long({id: row}, None, None, [*outcomes])
 
-def told_now(c, what, noise, columns, sheet):
+def told_now(c, what:list[str], noise, columns, sheet):
     "What the words after the folder say: measurements."
     if c.outcomes and len(what) > 1: return several_values(what[0], what[1:], noise, c.outcomes)
-    if len(what) == 2: return one_value(*what, noise)
+    if len(what) == 2: return one_value(what[0], what[1], noise)
     if len(what) != 1:
         raise ValueError("expected a file of results, or an id and a value, got "
                          f"{' '.join(what) or 'nothing'}")
@@ -594,8 +595,9 @@ def last_lines(events):
 def believed(c, data, lines):
     "The answer of `status`, with what the model believes: data and lines."
     told, model, one = len(c.exact) > 0, c.model(), not c.outcomes
-    best, lucky = c.best(3) if told else [], c.best_measured() if told and one else []
-    sure = c.contenders() if told and one else None
+    best:Any = c.best(3) if told else []
+    lucky:Any = c.best_measured() if told and one else []
+    sure:Any = c.contenders() if told and one else None
     data |= dict(goal=c.goal(), best=best, best_measured=lucky, contenders=sure,
                  model=dict(sentences=model.sentences, facts=model.facts, score=model.score))
     if not told: return data, lines
@@ -614,12 +616,12 @@ def best(
     "The measured candidates believed to be best; with several outcomes also the measured front."
     with opened(folder) as c, busy("fitting"):
         out, money = with_smiles(c, c.best(k)).drop(columns="arm"), spent_line(c)
-        front, data = c.pareto() if c.outcomes else None, dict(best=out)
+        front, data = c.pareto() if c.outcomes else None, {"best": out}
         if c.cost: data["spent"] = c.spent
         if c.outcomes: data["front"] = front
     if csv: return print_csv(out)
     lines = [] if front is None else [front_line(c, front)]
-    if lines and len(front): lines += fit_table(front.drop(columns="arm"))
+    if front is not None and len(front): lines += fit_table(front.drop(columns="arm"))
     say(json, data, *lines, *([""] if lines else []), *fit_table(filled(out)), *money)
 
 best.examples = "  gnn_bandits campaign best solubility -k 3"
@@ -797,7 +799,6 @@ def predict(
     json:bool=False, # Print JSON for a script
 ):
     "What is believed of candidates, in the units of the measurements."
-    to = out
     if ids and file: raise ValueError("expected ids or a file, got both")
     if top is not None and not 0 < top < 2**63:
         raise ValueError("expected top to be a whole number of at least 1")
@@ -806,16 +807,15 @@ def predict(
         if file:
             from gnn_bandits.intake import read_candidates
             found = read_candidates(file, smiles, id, like=c.domain, sheet=sheet)
-            out = c.predict(found.domain, level)
-            out = out.drop(columns=["arm", "id"], errors="ignore")
-            out.insert(0, "id", found.ids)
+            table = c.predict(found.domain, level).drop(columns=["arm", "id"], errors="ignore")
+            table.insert(0, "id", found.ids)
         else:
-            out = c.predict(list(ids) or None, level)
-            out = with_smiles(c, out).drop(columns="arm")
-        if top: out = best_predicted(c, out).head(top)
-    wrote = [write_new(to, out)] if to else []
-    if csv: return print_csv(out)
-    say(json, out, *fit_table(out), *wrote)
+            table = c.predict(list(ids) or None, level)
+            table = with_smiles(c, table).drop(columns="arm")
+        if top: table = best_predicted(c, table).head(top)
+    wrote = [write_new(out, table)] if out else []
+    if csv: return print_csv(table)
+    say(json, table, *fit_table(table), *wrote)
 
 predict.examples = """  gnn_bandits campaign predict solubility --top 10
   gnn_bandits campaign predict solubility mol-3 mol-8
@@ -1009,10 +1009,10 @@ def run(
     from gnn_bandits.paper.store import Store
     if spec: s = RunSpec.from_json(Path(spec).read_text())
     else:
-        size = {} if graphs is None else {"n": graphs}
+        size:dict[str, Any] = {} if graphs is None else {"n": graphs}
         chosen = dataclasses.replace(DATASETS[data], seed=data_seed, **size)
         s = RunSpec(chosen, algorithm, model, arms, T, seed, noise_std, noise, replace,
-                    {"preset": preset} | (options or {}) | named)
+                    tuple(({"preset": preset} | (options or {}) | named).items()))
     store = Store(out)
     r = stored_run(s, store)
     picture = save_figure(Path(out)/f"{s.key}.png", lambda fig: draw_run(fig, r), (6.5, 3))
@@ -1058,7 +1058,8 @@ def ls(
 ):
     "List the runs of a store: mean regret over seeds, standard error, time, memory; then failures."
     from gnn_bandits.paper.store import SEEDS, differing, seed_means
-    found, bad = existing(store), []
+    found = existing(store)
+    bad:list = []
     table = found.table(onerror=bad.append)
     if len(table):
         by = differing(table)
@@ -1084,8 +1085,8 @@ def show(
     "Show one run: its spec, its regrets, what it took; or why it failed."
     from gnn_bandits.paper.store import REGRETS
     found = existing(store)
-    files = [*found.path.glob("failed/*.json"), *found.files()]        # a run hides its old failure
-    files = {p.stem: p for p in files if p.stem.startswith(key)}
+    every = [*found.path.glob("failed/*.json"), *found.files()]        # a run hides its old failure
+    files = {p.stem: p for p in every if p.stem.startswith(key)}
     if len(files) != 1:
         raise ValueError(f"expected the key of one run in {store}, {key!r} fits {len(files)}")
     file, = files.values()
@@ -1136,7 +1137,8 @@ def add_parameters(
     about = docments(command)
     for name, p in inspect.signature(command).parameters.items():
         if p.kind is p.VAR_KEYWORD: continue
-        how = dict(action="store_true") if p.annotation is bool else reading(p.annotation)
+        how:dict[str, Any] = {"action": "store_true"}
+        if p.annotation is not bool: how = reading(p.annotation)
         names = p.annotation.names() if isinstance(p.annotation, Among) else how.get("choices")
         default = None if p.default is p.empty or p.annotation is bool else p.default
         how["help"] = describe(about.get(name) or "", names, default)
@@ -1310,7 +1312,7 @@ def main(
     "Run one command of the program."
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper): stream.reconfigure(errors="backslashreplace")
-    code = 0
+    code:Any = 0
     try: program().parse_args(argv).call()
     except SystemExit as e: code = e.code             # the help of a command, or a mistake in it
     except Unheard as e: return 0 if isinstance(e.__cause__, BrokenPipeError) else complain(e)

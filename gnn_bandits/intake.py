@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from xml.etree.ElementTree import ParseError
 
 import numpy as np
@@ -60,7 +60,7 @@ def stream(
 
 def decoded(
     data:bytes, # The beginning of a file, or all of it
-    path:str|Path, # Of the file, for the message
+    path:str|Path|Upload, # Of the file, for the message
     whole:bool=True, # Whether these are all bytes of the file
 )->str:
     "Bytes as text; refuses what is no UTF-8 text."
@@ -90,7 +90,7 @@ def head_of_text(
 def records(
     text:str, # A table
     separator:str, # One character
-    path:str|Path="the table", # For the message
+    path:str|Path|Upload="the table", # For the message
     line:int=1, # Number of the first line
 )->Iterator[tuple[int, list[str]]]: # Line in which a row begins, and its cells
     "The rows of a table, as texts; a blank line has no cells."
@@ -111,7 +111,7 @@ def records(
 def first_rows(
     text:str, # The beginning of a table
     k:int=1, # How many rows
-    path:str|Path="the table", # For the message
+    path:str|Path|Upload="the table", # For the message
 )->tuple[str, int, list[list[str]]]: # Separator, where the table begins, rows
     "The separator of a table, and the cells of its first rows."
     said = re.match(r'\s*"?sep=([,;\t|])"?[ \t]*(\r\n|\r|\n)', text, re.IGNORECASE)
@@ -130,7 +130,7 @@ def first_rows(
 MOST_COLUMNS = 2**14 # Of a table, as in a spreadsheet
 
 def check_columns(
-    path:Path, # Of the file, for the message
+    path:str|Path|Upload, # Of the file, for the message
     found:Sequence, # Names of columns
     needed:Sequence, # Those that must be among them
 ):
@@ -204,7 +204,8 @@ def read_cells(
 # %% ../nbs/44_intake.ipynb #a40c1e98
 def text_table(found, header, path):
     "Columns from the records of a file, the first of which that is not blank is the header."
-    width, rows, seen = len(header), [], False
+    width, seen = len(header), False
+    rows:list[list[str]] = []
     for line, row in found:
         blank = not any(c.strip() for c in row)
         if blank and (not seen or width > 1 and len(row) < 2): continue
@@ -215,7 +216,8 @@ def text_table(found, header, path):
         rows.append(row[:width] + [""]*(width - len(row)))
     while rows and not any(c.strip() for c in rows[-1]): rows.pop()
     if not rows: raise ValueError(f"{path} has a header and no rows")
-    columns, taken = {}, Counter()
+    columns:dict[str, list[str]] = {}
+    taken:Counter[str] = Counter()
     for k, (name, cells) in enumerate(zip(header, zip(*rows))):
         if not name and not any(c.strip() for c in cells): continue
         name = name or f"Unnamed: {k}"
@@ -234,7 +236,7 @@ def as_cell(
     if absent(value): return ""
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53: value = int(value)
     if isinstance(value, datetime): return value.isoformat(" ").removesuffix(" 00:00:00")
-    if type(value) is int and re.fullmatch("0+", form or ""): return f"{value:0{len(form)}d}"
+    if type(value) is int and form and re.fullmatch("0+", form): return f"{value:0{len(form)}d}"
     return str(value)
 
 # %% ../nbs/44_intake.ipynb #7ae43cc2
@@ -329,8 +331,8 @@ def read_sheet(
         with whole(path), zipfile.ZipFile(f) as archive:
             xml = archive.read(found._worksheet_path)
             found.reset_dimensions()                  # some programs write wrong ones
-            rows = [list(map(text, row)) for row in found.iter_rows()]
-    rows = [(k, row if any(c.strip() for c in row) else []) for k, row in enumerate(rows, 1)]
+            every = [list(map(text, row)) for row in found.iter_rows()]
+    rows = [(k, row if any(c.strip() for c in row) else []) for k, row in enumerate(every, 1)]
     header = next((k for k, row in rows if row), None)
     several = [s.title for s in book.worksheets if s.sheet_state == "visible"]
     others = ", ".join(repr(t) for t in several if t != found.title)
@@ -419,9 +421,9 @@ def to_value(
                          ">10 or <0.1") from e
 
 def numbers(
-    table:"pd.DataFrame | dict", # From `read_cells` or `read_columns`
+    table:Any, # From `read_cells` or `read_columns`
     column:str, # Its name
-    path:str|Path, # Of the file, for the message
+    path:str|Path|Upload, # Of the file, for the message
     read=to_number, # How a cell is read; `to_value` also reads bounds
 )->list: # Numbers, None where a cell is empty
     "A column of numbers; refuses text, naming the row and the column."
@@ -586,8 +588,8 @@ def as_workbook(table):
             raise ValueError(f"row {row}, column {column!r:.80}: an .xlsx file holds {LONGEST:,} "
                              f"characters in a cell, got {len(text):,}; write .csv or .parquet")
         return typed(text, escaped(text), "s") if text else None
-    rows = enumerate([tuple(table), *table.itertuples(index=False, name=None)])
-    rows = [[cell(v, k, c) for c, v in zip(table, row)] for k, row in rows]
+    every = enumerate([tuple(table), *table.itertuples(index=False, name=None)])
+    rows = [[cell(v, k, c) for c, v in zip(table, row)] for k, row in every]
     for row in rows: page.append(row)
     book.save(out := io.BytesIO())
     return out.getvalue()
@@ -630,7 +632,8 @@ def read_graphml(
         found = [(p.stem, read_graphml(p)) for p in files]
         return [(name if len(pairs) == 1 else f"{name}-{k}", g)
                 for name, pairs in found for k, (_, g) in enumerate(pairs)]
-    if not (size := existing(path).stat().st_size): raise ValueError(f"{path} is empty")
+    existing(path)
+    if not (size := path.stat().st_size): raise ValueError(f"{path} is empty")
     check_memory(f"reading {path}", 40.*size, "split it into smaller files")
     import networkx as nx
     reader = nx.readwrite.graphml.GraphMLReader()
@@ -714,7 +717,7 @@ def choose_attributes(
 )->list[str]: # Names of attributes; none if the nodes have none
     "The node attributes that are read if none are named."
     from gnn_bandits.graphs import is_number
-    kinds = {}
+    kinds:dict[str, bool] = {}
     for g in graphs:
         for _, attributes in g.nodes(data=True):
             for k, v in attributes.items(): kinds[k] = kinds.get(k, True) and is_number(v)
@@ -773,8 +776,8 @@ class Intake:
         return out
 
 def check_unique(
-    ids:list, # Texts
-    path:str|Path, # Of the file, for the message
+    ids:Sequence, # Texts
+    path:str|Path|Upload, # Of the file, for the message
     what:str, # Where the ids stand
 )->list[str]:
     "Refuse ids that are empty or not different."

@@ -7,7 +7,7 @@ __all__ = ['MIGRATIONS', 'Event', 'salvage', 'JournalBusy', 'DamagedJournal', 'J
 
 # %% ../nbs/43_journal.ipynb #34df1417
 import contextlib, getpass, hashlib, json, os, secrets, socket, sqlite3, threading, time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from datetime import datetime, timezone
 from pathlib import Path
@@ -128,7 +128,7 @@ def insert(
     previous:str, # The hash of the last event in the file
 )->list[tuple]: # The same with their hashes
     "Add events at the end."
-    done = []
+    done:list[tuple] = []
     for row in rows:
         done.append((*row, link(done[-1][-1] if done else previous, row)))
         db.execute("INSERT INTO events VALUES (?,?,?,?,?,?,?)", done[-1])
@@ -222,7 +222,8 @@ def write_new(
     sync(path.parent)
 
 # %% ../nbs/43_journal.ipynb #9bcb72a8
-MIGRATIONS = {} # For each schema before this one: its events (a dict of the columns) to the next
+# For each schema before this one: its events (a dict of the columns) to the next
+MIGRATIONS:dict[int, Callable[[dict], dict]] = {}
 
 # %% ../nbs/43_journal.ipynb #4b8ad89a
 def modern(
@@ -240,8 +241,8 @@ def to_event(
     row:tuple, # The columns of this schema, without the hash
 )->Event:
     "The event of a row."
-    *facts, data, note = row
-    return Event(*facts, json.loads(data), note)
+    seq, when, author, kind, data, note = row
+    return Event(seq, when, author, kind, json.loads(data), note)
 
 # %% ../nbs/43_journal.ipynb #5c31499e
 def can_write(
@@ -314,7 +315,8 @@ def explained(
         return OSError(f"cannot write to {path}: the disk is full; make room and repeat, {safe}")
     if kind in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN,
                 sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOLFS):
-        return OSError(f"cannot use {path}: {e} ({e.sqlite_errorname}); look at the disk and at "
+        name = getattr(e, "sqlite_errorname", "")
+        return OSError(f"cannot use {path}: {e} ({name}); look at the disk and at "
                        f"the permissions of file and folder, {safe}")
     return damaged(path, f"SQLite says '{' '.join(str(e).split())}'")
 
@@ -381,8 +383,11 @@ class Journal:
         self.path, self.author = Path(path).absolute(), check_text("author", author or whoami())
         check_place(self.path)
         self.readonly, self.closed = not can_write(self.path), False
-        self.lock, self.db, self.rows, self.names = threading.RLock(), None, [], []
-        self.version = None
+        self.lock = threading.RLock()
+        self.db:sqlite3.Connection|None = None        # while it is written to
+        self.rows:list[tuple] = []
+        self.names:list[str] = []
+        self.version = 0                              # schema of the file, which `check` finds
     def __repr__(self): return f"Journal({str(self.path)!r}, {len(self.rows)} events)"
     def __enter__(self): return self
     def __exit__(self, *error): self.close()
@@ -535,12 +540,14 @@ def extend(self:Journal,
     "Add events, all or none; they are on disk when this returns."
     new = [as_stored(*event) for event in events]
     with self.writing():
-        if not self.db.in_transaction: raise OSError(f"an append to {self.path} has failed before")
+        db = self.db
+        assert db is not None                                # this block holds it
+        if not db.in_transaction: raise OSError(f"an append to {self.path} has failed before")
         rows = [(len(self.rows) + i, clock(), self.author, *event) for i, event in enumerate(new)]
         try:
-            with in_words(self.path): self.rows += insert(self.db, rows, self.rows[-1][-1])
+            with in_words(self.path): self.rows += insert(db, rows, self.rows[-1][-1])
         except BaseException:                                # half of it must not stay in a block
-            self.db.rollback()
+            db.rollback()
             raise
         return len(self.rows) - 1
 

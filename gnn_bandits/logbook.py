@@ -21,7 +21,7 @@ from functools import cached_property
 from numbers import Integral, Real
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from fastcore.basics import patch
@@ -133,7 +133,7 @@ def on_tell(r, e):
     r.columns |= e.data.get("columns") or {}
     noise = e.data.get("noise") or [None]*len(e.data["arms"])
     notes = e.data.get("notes") or [e.note]*len(e.data["arms"])
-    names = [(o,) for o in e.data.get("outcomes", ())] or [()]*len(e.data["arms"])
+    names:list[tuple] = [(o,) for o in e.data.get("outcomes", ())] or [()]*len(e.data["arms"])
     for arm, value, sd, note, name in zip(e.data["arms"], e.data["values"], noise, notes, names):
         value = to_value(value) if isinstance(value, str) else value
         r.rows.append((e.seq, arm, value, sd, note, e.time, e.author, *name))
@@ -177,7 +177,9 @@ def finite(v):
 
 def is_value(v):
     "Whether a fact is a finite number, or a bound as text."
-    return finite(v) or type(v) is str and v.startswith(BEYOND) and finite(to_value(v).value)
+    if finite(v): return True
+    bound = to_value(v) if type(v) is str and v.startswith(BEYOND) else None
+    return isinstance(bound, Bound) and finite(bound.value)
 
 def named(d, n):
     "Whether facts name candidates that there are."
@@ -250,13 +252,13 @@ def pool_hash(
     arrays = dict(nodes=domain.nodes, sizes=domain.sizes, raw=domain.raw)
     if domain.edges is not None: arrays |= vars(domain.edges)
     arrays = {k: np.asarray(v) for k, v in sorted(arrays.items()) if v is not None}
-    facts = dict(arrays=list(arrays), N=domain.N, hops=domain.hops, notes=domain.notes)
+    facts:dict = dict(arrays=list(arrays), N=domain.N, hops=domain.hops, notes=domain.notes)
     for name, c in domain.beside.items():                     # without columns nothing changes
         levels = pool_hash(c.levels) if c.kind == "graph" else c.levels
         facts[f"column {name}"] = [c.kind, levels]
         arrays[f"column {name}"] = np.asarray(c.values)
-    facts = json.dumps(json.loads(json.dumps(facts)), sort_keys=True)    # keys as a file has them
-    return "v2-" + array_hash(np.frombuffer(facts.encode(), np.uint8), *arrays.values())[:32]
+    text = json.dumps(json.loads(json.dumps(facts)), sort_keys=True)    # keys as a file has them
+    return "v2-" + array_hash(np.frombuffer(text.encode(), np.uint8), *arrays.values())[:32]
 
 def same_pool(
     domain:"GraphDomain | Sealed", # Graphs
@@ -416,8 +418,9 @@ def column_of(
     text = pd.Series(["x"]).dtype                             # depends on the version of pandas
     if kind == "text": return pd.Series(texts, dtype=text)
     is_true = lambda t: t == "True"
-    read = {"text or nothing": str, "json": json.loads, "bool": is_true, "boolean": is_true}.get(
-        kind, float if "float" in kind.lower() else int)
+    ways:dict[str, Callable[[str], Any]] = {"text or nothing": str, "json": json.loads,
+                                            "bool": is_true, "boolean": is_true}
+    read = ways.get(kind, float if "float" in kind.lower() else int)
     nothing = pd.NA if kind == "boolean" or kind[0].isupper() else math.nan
     values = [nothing if t == "" else read(t) for t in texts]
     return pd.Series(values, dtype={"text or nothing": text, "json": object}.get(kind, kind))
@@ -476,6 +479,8 @@ class Candidates:
 class Logbook:
     "What happened in a campaign, without its model; from `Logbook.open`."
     word, _graphs = "Logbook", staticmethod(glance) # What it is called; how it reads graphs
+    _record:Record # What the events add up to, as of the last look
+    _pool:Any # `Candidates`, with what was read of the graphs
     def __init__(self,
         path:str|Path, # Folder of a campaign
         settings:dict, # What it was created with
@@ -483,7 +488,8 @@ class Logbook:
     ):
         self.path, self.settings, self.journal = Path(path), settings, journal
         self.sign, self._lock = 1 if settings["maximize"] else -1, journal.lock
-        self._events, self._record, self._mark = [], None, None
+        self._events:list[Event] = []
+        self._mark:str|None = None                    # the hash of the last of them
         self._read_pool()
         self._sync()
     @classmethod
@@ -495,7 +501,10 @@ class Logbook:
         self._pool = Candidates(files, graphs[0].notes.get("intake", {}), self.cost)
     def _forget(self):
         "Measurements may be gone, and what was learned from them; here that is nothing."
-    record = property(lambda self: self._sync(), doc="What the events add up to now")
+    @property
+    def record(self)->Record:
+        "What the events add up to now."
+        return self._sync()
     ids = property(lambda self: self._pool.ids, doc="A name for each candidate")
     table = property(lambda self: self._pool.table, doc="Ids, and the columns beside them")
     prices = property(lambda self: self._pool.prices, doc="Of all candidates, or None")
@@ -505,7 +514,8 @@ class Logbook:
     @property
     def spent(self)->float:
         "Prices of all measurements that count: each replicate, and each one that did not work."
-        r, times = self._sync(), Counter()
+        r = self._sync()
+        times:Counter[int] = Counter()
         for (arm, *_), k in r.values.items(): times[arm] = max(times[arm], k)
         times.update(r.attempts)
         return math.fsum(k*float(self.prices[a]) for a, k in times.items()) if self.cost else 0.
@@ -519,7 +529,7 @@ class Logbook:
         "Let go of the files."
         self.journal.close()
     def __repr__(self):
-        count = Counter(self._record.states().tolist())
+        count:Counter[str] = Counter(self._record.states().tolist())
         states = ", ".join(f"{count[s]} {s}" for s in STATES if count[s])
         goal = "largest" if self.maximize else "smallest"
         return f"{self.word}({self.path.name!r}: {states}; {self.policy.name}, {goal} is best)"
@@ -599,7 +609,7 @@ def told_by_id(
 
 # %% ../nbs/55_logbook.ipynb #fa247734
 @patch
-def _sync(self:Logbook):
+def _sync(self:Logbook)->Record:
     "Bring the record up to date with the journal."
     with self._lock:
         known, mark = self._events[-1].seq if self._events else 0, self._mark
@@ -868,7 +878,8 @@ class Told(NamedTuple):
     noise:object=None # Standard deviations, as they came
     notes:list|None=None # One for each
     kind:str|None=None # "arm" or "id" if a name says what the candidates are
-    index:"pd.Index | None"=None # Labels that the candidates came with
+    index:"pd.Index | None"=( # Labels that the candidates came with
+        None) # type: ignore[assignment] # every tuple has a method of that name
 
 def told(
     candidates, # Candidates, {id: value}, a series from id to value, a table, or `Told` itself
@@ -903,7 +914,7 @@ def told_rows(table, noise):
     for c in (kind, "value", "noise", "note"):
         if columns.count(c) > 1:
             raise ValueError(f"expected one column {c!r}, got {columns.count(c)} of them")
-    column = lambda c: table[c].tolist() if c in columns else None
+    def column(c:str)->Any: return table[c].tolist() if c in columns else None
     values = [b if isinstance(b, str) and b else v
               for v, b in zip(column("value"), column("bound") or column("value"))]
     notes = column("note") and ["" if pd.isna(v) else str(v) for v in column("note")]

@@ -9,6 +9,7 @@ __all__ = ['layer_scales', 'forward', 'mirror', 'unmirror', 'LazyNet', 'LazyGNN'
 # %% ../nbs/05_networks.ipynb #3432153a
 import math
 from abc import ABC, abstractmethod
+from typing import Self
 
 import numpy as np
 import torch
@@ -211,7 +212,7 @@ def for_domain(
     rng:np.random.Generator, # Source of the weights
     dtype:torch.dtype=torch.float32, # Precision
     device:str="cpu", # Where the weights live
-)->LazyNet: # Of the class that was asked
+)->Self: # Of the class that was asked
     "A network that fits the graphs of `X`."
     return cls(*[*cls.shape(X), m, L], rng=rng, dtype=dtype, device=device)
 

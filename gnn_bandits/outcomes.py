@@ -11,12 +11,12 @@ __all__ = ['OBJECTIVES', 'TAKEN', 'ENDS', 'OUTCOME_POLICIES', 'Wish', 'as_wish',
 import math, re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .core import Bound, absent, check_number, is_a, pd, plain, torch
-from .policies import Policy, log_improvement, random_score
+from .policies import Policy, Values, log_improvement, random_score
 
 if TYPE_CHECKING: from gnn_bandits.surrogate import Surrogate
 
@@ -52,7 +52,7 @@ def as_wish(
     found = re.fullmatch(r"([<>≤≥])=?\s*(\S+)", said)
     try: limit = float(found[2]) if found else math.nan
     except ValueError: limit = math.nan
-    if not math.isfinite(limit):
+    if found is None or not math.isfinite(limit):
         raise ValueError(f"expected the outcome {name!r} to be 'max', 'min', or a threshold such "
                          f"as '>= 0.9' or '<= 5', got {text!r:.60}")
     return Wish(name, 1 if found[1] in ">≥" else -1, limit)
@@ -99,10 +99,10 @@ def read_outcomes(
 
 # %% ../nbs/53_outcomes.ipynb #07296442
 def nondominated(
-    points:"torch.Tensor", # (k, m), large is good
-)->"torch.Tensor": # (k,) boolean
+    points:Values, # (k, m), large is good
+)->Values: # (k,) boolean
     "The points of the front."
-    above = (points[None] >= points[:, None]).all(-1) & (points[None] > points[:, None]).any(-1)
+    above:Any = (points[None] >= points[:, None]).all(-1) & (points[None] > points[:, None]).any(-1)
     return ~above.any(1)
 
 # %% ../nbs/53_outcomes.ipynb #d60b2bef
@@ -116,7 +116,8 @@ def boxes_above(
     if len(ref) == 1:
         low = torch.cat([ref[None], front]).amax(0, keepdim=True)
         return low, torch.full_like(low, torch.inf)
-    lower, upper = [], []
+    lower:list[torch.Tensor] = []
+    upper:list[torch.Tensor] = []
     ends = [math.inf, *front[:, -1].unique().flip(0).tolist(), float(ref[-1])]
     for high, low in zip(ends, ends[1:]):
         if high <= low: continue
@@ -175,8 +176,9 @@ class Joint:
         self.aim = [i for i, w in enumerate(wishes) if w.limit is None or not models[i].t]
         self.must = [i for i in range(len(models)) if i not in self.aim]
         self.limits = torch.tensor([float(self.fits[i].units.latent(
-            wishes[i].sign*wishes[i].limit)) for i in self.must], dtype=torch.float64)
-        self.expected = []  # candidates that count as measured at their expected values
+            w.sign*w.limit)) for i, w in enumerate(wishes)
+            if i in self.must and w.limit is not None], dtype=torch.float64)
+        self.expected:list[int] = []  # candidates that count as measured at their expected values
     def copy(self)->"Joint":
         new = object.__new__(Joint)
         new.__dict__ |= self.__dict__ | dict(beliefs=[b.copy() for b in self.beliefs],
@@ -311,7 +313,7 @@ class Purse:
         return scores - torch.from_numpy(self.prices).log()
     def pay(self, arms, n=1):
         "The first n of some candidates that can be paid, which are paid."
-        picks = []
+        picks:list[int] = []
         for a in arms:
             if len(picks) == n: break
             if self.prices is not None:
@@ -321,7 +323,8 @@ class Purse:
         return picks
     def one_by_one(self, n, free, pick):
         "At most n candidates, each picked among those that can be paid with what is left."
-        picks, free = [], free.clone()
+        picks:list[int] = []
+        free = free.clone()
         while len(picks) < n and (able := self.within(free)).any():
             picks += self.pay(pick(able, picks))
             free[picks] = False
@@ -378,7 +381,8 @@ def as_long(
         if "p_feasible" in table or any(o + "_std" in table for o in outcomes):
             raise ValueError("expected a table of measurements, got one of predictions; make one "
                              f"with columns 'id' and {', '.join(map(repr, outcomes))}")
-        candidates, cell = table[kind].tolist(), lambda c: table[c].tolist() if c in table else None
+        def cell(c:str)->Any: return table[c].tolist() if c in table else None
+        candidates = table[kind].tolist()
         notes = cell("note")
         if "outcome" in table and "value" in table:               # one row a value
             bounds = cell("bound") or [""]*len(table)

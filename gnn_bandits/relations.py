@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['PAIRS', 'TELLS', 'hidden_', 'check_edges', 'neighbours', 'scramble', 'classes', 'row_keys', 'refine', 'Shares',
-           'Level', 'some_lists', 'as_lists', 'Surroundings', 'surroundings', 'with_itself', 'tangent',
+           'Level', 'some_lists', 'as_lists', 'Surroundings', 'surroundings', 'with_itself', 'by_place', 'tangent',
            'relational_kernel', 'counts', 'shared', 'overlap', 'features_of', 'check_types', 'counted', 'ByType',
            'components', 'evidence_weights']
 
 # %% ../nbs/17_relations.ipynb #0e3ca12f
 import math
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from numba import njit
 from torch import Tensor
 
 from .core import check_memory, one_thread, sparse
-from .graphs import GraphDomain, look_alike  # noqa: F401
+from .graphs import Edges, GraphDomain, look_alike  # noqa: F401
 from .ntk import COMPILED, NUMPY, hidden_array, series_of
 
 # %% ../nbs/17_relations.ipynb #fe8817f2
@@ -36,26 +37,26 @@ def hidden_(
 # %% ../nbs/17_relations.ipynb #171c2099
 def check_edges(
     X:GraphDomain, # Any graphs
-):
+)->tuple[Edges, Tensor]: # Their edges, and their features before aggregation
     "Refuse graphs that do not know their edges."
     if X.edges is None or X.raw is None:
         raise ValueError("this domain does not know its edges and its features before aggregation; "
                          "make it from graphs with keep_edges=True")
+    return X.edges, X.raw
 
 def neighbours(
     X:GraphDomain, # Graphs that know their edges
-)->tuple: # Nodes, their neighbours, kinds, weights: arrays of one length
+)->tuple[np.ndarray, ...]: # Nodes, their neighbours, kinds, weights: arrays of one length
     "Every node with itself and with each of its neighbours."
-    check_edges(X)
-    u, v = (t.numpy().astype(np.int64) for t in X.edges.numbers(X.offsets))
-    kind, weight = X.edges.type, X.edges.weight
-    kind = np.zeros(len(u), np.int64) if kind is None else kind.numpy()
+    edges, _ = check_edges(X)
+    u, v = (t.numpy().astype(np.int64) for t in edges.numbers(X.offsets))
+    kind = np.zeros(len(u), np.int64) if edges.type is None else edges.type.numpy()
     kind = kind + (kind >= 0)                               # 0 is the node itself
-    back, way = kind, X.edges.way
+    back, way = kind, edges.way
     if way is not None:                                     # even: leads to; odd: comes from
         ahead = way.numpy() > 0
         kind, back = 2*kind + ~ahead, 2*kind + ahead
-    weight = np.ones(len(u)) if weight is None else weight.numpy()
+    weight = np.ones(len(u)) if edges.weight is None else edges.weight.numpy()
     own = np.arange(len(X.nodes))
     return (np.concatenate([own, u, v]), np.concatenate([own, v, u]),
             np.concatenate([0*own, kind, back]), np.concatenate([1. + 0*own, weight, weight]))
@@ -185,7 +186,7 @@ class Surroundings:
     "The distinct surroundings in some graphs, block by block."
     def __init__(self,
         values:np.ndarray, # (k, d) the distinct features
-        levels:list, # A `Level` for each block
+        levels:list[Level], # One for each block
         share:Shares, # Part of each graph's nodes with each surrounding at the end
         kinds:np.ndarray|None=None, # Kinds of edges, increasing
         whole:bool=True, # Whether every surrounding occurs in these graphs
@@ -193,9 +194,9 @@ class Surroundings:
         self.values, self.levels, self.share, self.whole = values, levels, share, whole
         self.kinds = np.zeros(0, np.int64) if kinds is None else kinds
     def __len__(self): return len(self.share.start) - 1
-    def __repr__(self):
-        return (f"Surroundings({len(self)} graphs; distinct: "
-                f"{[len(self.values), *(len(p.scale) for p in self.levels)]})")
+    def __repr__(self): return f"Surroundings({len(self)} graphs; distinct: {self.ends})"
+    ends = property(lambda self: [len(self.values), *(len(p.scale) for p in self.levels)],
+                    doc="Distinct features, and distinct surroundings after each block")
     def __getitem__(self, graphs):
         "Some of the graphs."
         start, at = some_lists(self.share.start, np.atleast_1d(graphs))
@@ -205,14 +206,14 @@ class Surroundings:
     @cached_property
     def places(self)->list[np.ndarray]:
         "For each block, kind and surrounding of each entry as one number."
-        olds = [len(self.values), *(len(p.scale) for p in self.levels)]
-        return [p.kind*k + p.at for p, k in zip(self.levels, olds)]
+        return [p.kind*k + p.at for p, k in zip(self.levels, self.ends)]
     @cached_property
     def compact(self)->"Surroundings":
         "The same graphs without surroundings that they do not have."
         if self.whole: return self
         keep, at = np.unique(self.share.at, return_inverse=True)
-        share, levels = self.share._replace(at=at), []
+        share = self.share._replace(at=at)
+        levels:list[Level] = []
         for p in reversed(self.levels):
             start, some = some_lists(p.start, keep)
             old, at = np.unique(p.at[some], return_inverse=True)
@@ -227,7 +228,8 @@ def surroundings(
     blocks:int, # Layers that look at neighbours
 )->Surroundings: # Without its scales, which `with_itself` finds
     "Find the distinct surroundings after each block."
-    around, levels = neighbours(X), []
+    around = neighbours(X)
+    levels:list[Level] = []
     first, code = classes(row_keys(x))
     values = np.ascontiguousarray(x[first])
     v, u, names, weight = around
@@ -365,23 +367,55 @@ def feature_rows(A, B, S):
             if A[i, c] != 0:
                 for j in range(B.shape[1]): S[i, j] += A[i, c]*B[c, j]
 
+LANES, STRIP = 32, 64 # Rows side by side; columns of a short piece
+
 @njit(**COMPILED)
-def block_rows(S, T, a, kind, b, places, kinds, A, B):
-    "S and T after a block, into A and B."
-    k, inverse = S.shape[1], 1/b.scale
-    PS, PT = np.zeros(kinds*k), np.zeros(kinds*k)
-    for i in range(len(A)):
-        add_rows(S, T, k, a.start[i], a.start[i + 1], a.at, a.weight, kind, k, PS, PT)
-        for j in range(A.shape[1]):
-            s, t, c = 0., 0., 1/a.scale[i]*inverse[j]
-            for e in range(b.start[j], b.start[j + 1]):
-                s += b.weight[e]*PS[places[e]]
-                t += b.weight[e]*PT[places[e]]
-            A[i, j], B[i, j] = s*c, t*c
-        for e in range(a.start[i], a.start[i + 1]):
+def lane_sums(V, start, at, weight, lo, hi, out):
+    "Sums of rows of V over the lists from lo to hi, into rows of `out`."
+    total = np.empty(V.shape[1])
+    for j in range(lo, hi):
+        total[:] = 0
+        for e in range(start[j], start[j + 1]):
+            w, v = weight[e], V[np.uint64(at[e])]
+            for r in range(len(total)): total[r] += w*v[r]
+        out[j - lo] = total
+
+@njit(**COMPILED)
+def side_by_side(S, T, a, kind, i, n, PS, PT, V):
+    "Rows of S and T added up for n surroundings from i on, as columns of V."
+    k = S.shape[1]
+    for r in range(n):
+        lo, hi = a.start[i + r], a.start[i + r + 1]
+        add_rows(S, T, k, lo, hi, a.at, a.weight, kind, k, PS, PT)
+        V[:, r], V[:, LANES + r] = PS, PT
+        for e in range(lo, hi):
             if kind[e] >= 0:
                 PS[kind[e]*k:kind[e]*k + k] = 0
                 PT[kind[e]*k:kind[e]*k + k] = 0
+
+@njit(**COMPILED)
+def block_rows(S, T, a, kind, b, places, kinds, layers, arc, near, back, A, B):
+    "S and T after a block and hidden layers, into A and B; if A is empty, sums of T by graph."
+    size, inverse, last = kinds*S.shape[1], 1/b.scale, len(A) == 0
+    PS, PT, V = np.zeros(size), np.zeros(size), np.zeros((size, 2*LANES))
+    E, P, Q = np.empty((STRIP, 2*LANES)), np.zeros((LANES, STRIP)), np.zeros((LANES, STRIP))
+    for i in range(0, len(a.scale), LANES):
+        n = min(LANES, len(a.scale) - i)
+        side_by_side(S, T, a, kind, i, n, PS, PT, V)
+        for lo in range(0, len(inverse), STRIP):
+            m = min(STRIP, len(inverse) - lo)
+            lane_sums(V, b.start, places, b.weight, lo, lo + m, E)
+            for r in range(n):
+                c = 1/a.scale[i + r]
+                for j in range(m):
+                    x = c*inverse[lo + j]
+                    P[r, j], Q[r, j] = E[j, r]*x, E[j, LANES + r]*x
+                for _ in range(layers): hidden_array(P[r], Q[r], arc, near)
+                if not last: A[i + r, lo:lo + m], B[i + r, lo:lo + m] = P[r, :m], Q[r, :m]
+                else:
+                    for e in range(back.start[i + r], back.start[i + r + 1]):
+                        w, g = back.weight[e], back.at[e]
+                        for j in range(m): B[g, lo + j] += w*Q[r, j]
 
 @njit(**COMPILED)
 def hidden_rows(S, T, arc, near):
@@ -389,26 +423,37 @@ def hidden_rows(S, T, arc, near):
     for i in range(len(S)): hidden_array(S[i], T[i], arc, near)
 
 @njit(**COMPILED)
-def share_rows(T, a, b, factor, out):
-    "Sums of T over the lists of two sets of graphs, times a factor; eight rows at a time."
-    v, V = np.empty(T.shape[1]), np.zeros((T.shape[1], 8))
-    for g in range(0, len(out), 8):
-        for r in range(8):
-            if g + r >= len(out): break
-            v[:] = 0
-            for e in range(a.start[g + r], a.start[g + r + 1]):
-                for j in range(len(v)): v[j] += a.weight[e]*T[a.at[e], j]
-            V[:, r] = v
-        for h in range(out.shape[1]):
-            s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.
-            for e in range(b.start[h], b.start[h + 1]):
-                w, j = b.weight[e], b.at[e]
-                s0 += w*V[j, 0]; s1 += w*V[j, 1]; s2 += w*V[j, 2]; s3 += w*V[j, 3]
-                s4 += w*V[j, 4]; s5 += w*V[j, 5]; s6 += w*V[j, 6]; s7 += w*V[j, 7]
-            for r, s in enumerate((s0, s1, s2, s3, s4, s5, s6, s7)):
-                if g + r < len(out): out[g + r, h] = s*factor
+def graph_rows(T, a, out):
+    "Sums of the rows of T over the lists of some graphs, added to `out`."
+    for g in range(len(out)):
+        for e in range(a.start[g], a.start[g + 1]):
+            for j in range(out.shape[1]): out[g, j] += a.weight[e]*T[a.at[e], j]
+
+@njit(**COMPILED)
+def share_rows(T, b, factor, out):
+    "Sums of the columns of T over the lists of other graphs, times a factor."
+    V, E = np.zeros((T.shape[1], LANES)), np.empty((STRIP, LANES))
+    for g in range(0, len(out), LANES):
+        n = min(LANES, len(out) - g)
+        for j in range(len(V)):
+            for r in range(n): V[j, r] = T[g + r, j]
+        for lo in range(0, out.shape[1], STRIP):
+            m = min(STRIP, out.shape[1] - lo)
+            lane_sums(V, b.start, b.at, b.weight, lo, lo + m, E)
+            for r in range(n):
+                for j in range(m): out[g + r, lo + j] = E[j, r]*factor
+
 
 # %% ../nbs/17_relations.ipynb #64edf353
+def by_place(
+    lists:Shares, # Lists of places
+    k:int, # How many places there are
+)->Shares: # For each place the lists that have it, with its weight there
+    "The same entries, listed by place: the transposed matrix."
+    order, row = np.argsort(lists.at, kind="stable"), np.arange(len(lists.start) - 1)
+    start = np.concatenate([[0], np.bincount(lists.at, minlength=k).cumsum()])
+    return Shares(start, np.repeat(row, np.diff(lists.start))[order], lists.weight[order])
+
 def tangent(
     a:Surroundings, # Of a few graphs
     b:Surroundings, # Of others
@@ -420,19 +465,22 @@ def tangent(
     same[~np.isin(a.kinds, b.kinds)] = -1                   # a kind that the others do not have
     S = np.empty((len(a.values), len(b.values)))
     feature_rows(a.values, b.columns, S)
-    T = S.copy()
-    for l in range(L):
-        if l < len(a.levels):
-            p, q = a.levels[l], b.levels[l]
-            A, B = np.empty((2, len(p.scale), len(q.scale)))
-            block_rows(S, T, p, same[p.kind], q, b.places[l], len(b.kinds), A, B)
-            S, T = A, B
-        hidden_rows(S, T, arc, near)
+    T, means = S.copy(), np.zeros((len(a), b.ends[-1]))
+    back = by_place(a.share, a.ends[-1])
+    for l, (p, q) in enumerate(zip(a.levels, b.levels)):
+        last = l + 1 == len(a.levels)
+        A, B = (S[:0], means) if last else np.empty((2, len(p.scale), len(q.scale)))
+        block_rows(S, T, p, same[p.kind], q, b.places[l], len(b.kinds), L - l if last else 1, arc,
+                   near, back, A, B)
+        S, T = A, B
+    if not a.levels:
+        for _ in range(L): hidden_rows(S, T, arc, near)
+        graph_rows(T, a.share, means)
     out = np.empty((len(a), len(b)))
-    share_rows(T, a.share, b.share, 1/(L + 1), out)
+    share_rows(means, b.share, 1/(L + 1), out)
     return torch.from_numpy(out)
 
-PAIRS = 2**24 # Pairs of surroundings in memory at a time, about
+PAIRS = 2**25 # Pairs in one array, about
 
 def relational_kernel(
     a:Surroundings, # Of some graphs
@@ -440,17 +488,14 @@ def relational_kernel(
     L:int, # Hidden layers
 )->Tensor: # (graphs of a, graphs of b)
     "The kernel between all graphs of two sets, a few at a time."
-    wide = len(b.values) if not b.levels else len(b.levels[-1].scale)
-    if not b.whole: wide = min(wide, len(b.share.at))
-    def parts(x, most):
-        "The graphs in pieces with about so many surroundings, or with one graph."
-        ends = np.flatnonzero(np.diff(x.share.start[1:]//most)) + 1
-        return [x] if not len(ends) else [x[p] for p in np.split(np.arange(len(x)), ends)]
-    def rows(p):
-        if (size := len(p.share.at))*wide <= 2*PAIRS: return tangent(p, b, L)
-        return torch.cat([tangent(p, q, L) for q in parts(b, max(1, PAIRS//size))], 1)
-    some = parts(a, max(1, PAIRS//wide))
-    return rows(some[0]) if len(some) == 1 else torch.cat([rows(p) for p in some])
+    a, b = a.compact, b.compact
+    rows = len(a) if a.levels else a.ends[-1]
+    few = max(rows*b.ends[-1], a.ends[-2:][0]*b.ends[-2:][0]) <= PAIRS
+    halves = lambda x: [x[some] for some in np.array_split(np.arange(len(x)), 2)]
+    if not few and len(a) > 1: return torch.cat([relational_kernel(p, b, L) for p in halves(a)])
+    if few or len(b) == 1: return tangent(a, b, L)
+    return torch.cat([relational_kernel(a, p, L) for p in halves(b)], 1)
+
 
 # %% ../nbs/17_relations.ipynb #50db5490
 @njit(**COMPILED)
@@ -487,7 +532,7 @@ def counts(
 
 def shared(
     A:"sparse.csr_matrix", # (p, k) counts
-    B, # (q, k) counts; stored by columns (`tocsc`) they need no turning around
+    B:"sparse.csr_matrix", # (q, k) counts; stored by columns (`tocsc`) they need no turning around
 )->np.ndarray: # (p, q)
     "How many surroundings two graphs share: the sum of the smaller counts."
     out, C = np.zeros((A.shape[0], B.shape[0])), B.T.tocsr()
@@ -496,7 +541,7 @@ def shared(
 
 def overlap(
     A:"sparse.csr_matrix", # (p, k) counts
-    B, # (q, k) counts, by rows or by columns
+    B:"sparse.csr_matrix", # (q, k) counts, by rows or by columns
     total:np.ndarray|None=None, # (p,) all counts of the first, if some are not in these columns
     others:np.ndarray|None=None, # (q,) all counts of the second, if they are known
 )->Tensor: # (p, q)
@@ -509,11 +554,11 @@ def overlap(
 # %% ../nbs/17_relations.ipynb #b966d025
 def features_of(
     X:GraphDomain, # Graphs that know their features before aggregation
-    columns=None, # Features to look at; None: all
+    columns:Sequence[int]|None=None, # Features to look at; None: all
 )->np.ndarray: # (total, d)
     "Features of all nodes."
-    check_edges(X)
-    return X.raw.numpy() if columns is None else X.raw.numpy()[:, columns]
+    _, raw = check_edges(X)
+    return raw.numpy() if columns is None else raw.numpy()[:, columns]
 
 # %% ../nbs/17_relations.ipynb #7d5290e1
 TELLS = ("neither types nor directions", "types", "directions", "types and directions")
@@ -521,15 +566,16 @@ TELLS = ("neither types nor directions", "types", "directions", "types and direc
 def check_types(
     tells:int, # What tells the edges of a pool apart: `Edges.tells`
     graphs:GraphDomain, # Graphs from outside
-):
+)->None:
     "Refuse graphs whose edges have types or directions if those of the pool have none, or not all."
-    if len(graphs.edges) and tells != graphs.edges.tells:
+    edges, _ = check_edges(graphs)
+    if len(edges) and tells != edges.tells:
         raise ValueError(f"the edges of the pool have {TELLS[tells]} and those of these graphs "
-                         f"have {TELLS[graphs.edges.tells]}; read both in the same way")
+                         f"have {TELLS[edges.tells]}; read both in the same way")
 
 # %% ../nbs/17_relations.ipynb #d1c571ca
 def counted(
-    n, # How many
+    n:object, # How many
     word:str, # Of what
 )->str:
     "A number with its noun, such as 1 hop and 2 hops."
@@ -543,7 +589,7 @@ class ByType:
     ):
         x = features_of(pool)
         top = float(np.abs(x).max()) or 1.                  # squares of 1e200 would overflow
-        self.typed, self.d = pool.edges.tells, x.shape[1] + 1
+        self.typed, self.d = check_edges(pool)[0].tells, x.shape[1] + 1
         self.unit = top*math.sqrt(float(((x/top)**2).sum(1).mean())) or 1.
         self.place = {int(r): i for i, r in enumerate(np.unique(neighbours(pool)[2]))}
     key = property(lambda self: (self.typed, self.d, self.unit, *self.place))

@@ -4,15 +4,15 @@
 
 # %% auto #0
 __all__ = ['ROWS', 'COLUMNS', 'possible_values', 'progress', 'axes_for', 'finish', 'plot_progress', 'left_out',
-           'plot_leave_one_out', 'ranked', 'shorten', 'plot_predictions', 'plot_campaign', 'campaign_html', 'gains',
-           'improvement', 'improvements', 'history', 'plot_model', 'plot_improvement', 'contenders', 'still_best',
-           'believed', 'record_campaign', 'Light', 'model_light', 'coverage_light', 'patience', 'pending_light',
-           'record_light', 'each_outcome', 'health', 'advice', 'graph_of', 'layout', 'graph_picture', 'smiles_of',
-           'picture', 'formatter', 'when', 'chart', 'interval_bar', 'card', 'head_part', 'common_scale', 'batch_cards',
-           'next_part', 'best_part', 'progress_part', 'surprises', 'model_part', 'watch_part', 'stop_part',
-           'waiting_part', 'candidates_part', 'event_words', 'events_part', 'about_part', 'could_join', 'plot_front',
-           'plot_volume', 'outcome_cards', 'front_part', 'front_advice', 'outcomes_table', 'report_page', 'is_report',
-           'write_report']
+           'plot_leave_one_out', 'ranked', 'shorten', 'plot_predictions', 'has_several', 'plot_campaign',
+           'campaign_html', 'gains', 'improvement', 'improvements', 'history', 'plot_model', 'plot_improvement',
+           'contenders', 'still_best', 'believed', 'record_campaign', 'Light', 'model_light', 'coverage_light',
+           'patience', 'pending_light', 'record_light', 'each_outcome', 'health', 'advice', 'graph_of', 'layout',
+           'graph_picture', 'smiles_of', 'picture', 'formatter', 'when', 'chart', 'interval_bar', 'card', 'head_part',
+           'common_scale', 'batch_cards', 'next_part', 'best_part', 'progress_part', 'surprises', 'model_part',
+           'watch_part', 'stop_part', 'waiting_part', 'candidates_part', 'event_words', 'events_part', 'about_part',
+           'could_join', 'plot_front', 'plot_volume', 'outcome_cards', 'front_part', 'front_advice', 'outcomes_table',
+           'report_page', 'is_report', 'write_report']
 
 # %% ../nbs/20_reports.ipynb #fa5f6ed9
 import html, io, json, math, platform
@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta, timezone
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
 from xml.dom import minidom
 
 import numpy as np
@@ -38,6 +39,8 @@ from .molecules import draw_svg
 from .outcomes import OUTCOME_POLICIES
 from .surrogate import Surrogate
 from .watch import Recording, Watch, frame_times
+
+if TYPE_CHECKING: from gnn_bandits.several import ManyOutcomes
 
 # %% ../nbs/20_reports.ipynb #fb2e2336
 def possible_values(
@@ -73,7 +76,7 @@ def progress(
 # %% ../nbs/20_reports.ipynb #dfb31fa4
 def axes_for(
     ax, # Matplotlib axes, or None for new ones
-    enough:bool, # Whether there is something to draw
+    enough:int, # Whether there is something to draw; 0: there is not
     need:str, # What is needed
 ):
     "The axes to draw on."
@@ -189,20 +192,27 @@ def plot_predictions(
     return ax
 
 # %% ../nbs/20_reports.ipynb #7ab1e202
+def has_several(
+    campaign:Campaign, # Any campaign
+)->"TypeGuard[ManyOutcomes]":
+    "Whether a campaign has several outcomes."
+    return bool(campaign.outcomes)
+
 def plot_campaign(
     campaign:Campaign, # With at least one exact value
     axes=None, # Two matplotlib axes; new ones if not given
 )->Sequence: # The two axes
     "Draw the progress of a campaign, and its predictions beside the measurements."
     axes_for(False, len(campaign.exact), "tell at least one value")
-    aims = campaign.aims if campaign.outcomes else []
-    if len(aims) == 1: return plot_campaign(campaign.outcome(aims[0].name), axes)
+    aims = campaign.aims if has_several(campaign) else []
+    if has_several(campaign) and len(aims) == 1:
+        return plot_campaign(campaign.outcome(aims[0].name), axes)
     import matplotlib.pyplot as plt
     if axes is None: axes = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")[1]
     many = campaign.exact["arm"].nunique() > 2
-    first, second = (plot_volume, plot_front) if aims else (
+    pair:tuple[Callable, Callable] = (plot_volume, plot_front) if aims else (
         plot_progress, plot_leave_one_out if many else plot_predictions)
-    first(campaign, ax=axes[0]), second(campaign, ax=axes[1])
+    for plot, ax in zip(pair, (axes[0], axes[1])): plot(campaign, ax=ax)
     return axes
 
 def campaign_html(
@@ -212,9 +222,10 @@ def campaign_html(
     waiting, told, exact = campaign.pending["id"].tolist(), campaign.observations, campaign.exact
     states = Counter(campaign._record.states().tolist())
     some = ", ".join(shorten(i, 40) for i in waiting[:5]) + (", …" if len(waiting) > 5 else "")
-    several = campaign.outcomes and len(exact)
+    several = has_several(campaign) and len(exact)
     best = campaign.best_measured().iloc[0] if len(exact) and not several else None
-    front = [shorten(i, 40) for i in campaign.pareto()["id"]] if several else []
+    front = [shorten(i, 40) for i in campaign.pareto()["id"]] \
+        if has_several(campaign) and several else []
     goal = "largest" if campaign.maximize else "smallest"
     first = min(campaign.policy.first(len(campaign)), len(campaign))
     rows = {"pool": ", ".join(f"{states[s]:,} {s}" for s in STATES if states[s]),
@@ -370,8 +381,9 @@ def record_campaign(
     for t in progress_bar(times, desc="replaying", unit="step", show=progress):
         seen.append(believed(campaign.teach(model, rows[t - 1]), sign, could))
     values = obs["value"].to_numpy()
+    mean, low, high, active, limit = map(np.array, zip(*seen))
     return Recording(campaign.path.resolve().name, obs["arm"].to_numpy(), values, times,
-                     *map(np.array, zip(*seen)), sign*np.maximum.accumulate(sign*values),
+                     mean, low, high, active, limit, sign*np.maximum.accumulate(sign*values),
                      ids=[shorten(i, 30) for i in campaign.ids], sign=sign,
                      words=("measurement", "candidate", "could still be the best",
                             "measured"),
@@ -424,7 +436,8 @@ def patience(
     campaign:Campaign, # Any campaign
 )->timedelta:
     "How long a candidate may be pending before one should ask what became of it."
-    asked, took = {}, []
+    took = []
+    asked:dict = {}
     for e in campaign.events.query("counts").itertuples():
         time, arms = datetime.fromisoformat(e.time), json.loads(e.data).get("arms", ())
         if e.kind == "ask": asked |= dict.fromkeys(arms, time)
@@ -467,7 +480,8 @@ def each_outcome(
     campaign:Campaign, # Any campaign
 )->dict[str, Campaign]: # Name of the outcome; "" if there is only one value
     "The outcomes of a campaign, each as a campaign of its own."
-    return {name: campaign.outcome(name) for name in campaign.outcomes} or {"": campaign}
+    if not has_several(campaign): return {"": campaign}
+    return {name: campaign.outcome(name) for name in campaign.outcomes}
 
 # %% ../nbs/20_reports.ipynb #82ea6410
 def health(
@@ -523,7 +537,9 @@ def graph_of(
 ): # A networkx graph
     "One graph of a domain."
     import networkx as nx
-    g, part = nx.empty_graph(int(domain.sizes[i])), domain.edges.span(i, i + 1)
+    g = nx.empty_graph(int(domain.sizes[i]))
+    assert domain.edges is not None                           # whoever draws graphs has looked
+    part = domain.edges.span(i, i + 1)
     g.add_edges_from(zip(part.source.tolist(), part.target.tolist()))
     return g
 
@@ -619,7 +635,7 @@ def chart(
         title = ax.get_title()
         ax.set_title("")
         figure.savefig(buffer, format="svg", transparent=True)
-    svg = minidom.parseString(buffer.getvalue()).documentElement
+    svg:Any = minidom.parseString(buffer.getvalue()).documentElement
     for name in ("metadata", "style"):
         for part in svg.getElementsByTagName(name): part.parentNode.removeChild(part)
     for group in svg.getElementsByTagName("g"):
@@ -660,7 +676,8 @@ def head_part(
 )->dict:
     "Title, counts and lights."
     states = campaign.to_dataframe()["state"].value_counts()
-    counts = {"candidates": len(campaign)} | {s: int(states.get(s, 0)) for s in STATES}
+    counts:dict[str, float] = {"candidates": len(campaign)}
+    counts |= {s: int(states.get(s, 0)) for s in STATES}
     if campaign.cost: counts[f"spent ({campaign.cost})"] = round(campaign.spent, 2)
     wanted = ", ".join(f"{name} {text}" for name, text in campaign.outcomes.items())
     return dict(name=campaign.path.resolve().name, large=campaign.maximize, wanted=wanted,
@@ -686,7 +703,7 @@ def batch_cards(
     title:str, # Of a card, before its number
 )->list[dict]:
     "A card for each candidate of a batch, with what was expected of it and why it was chosen."
-    if campaign.outcomes: return outcome_cards(campaign, batch, title)
+    if has_several(campaign): return outcome_cards(campaign, batch, title)
     scale, obs = common_scale(campaign, batch), campaign.exact
     best = None if obs.empty else float(campaign.best_measured()["value"].iloc[0])
     limit = math.nan if obs.empty else still_best(campaign)[1]
@@ -906,7 +923,7 @@ def about_part(
 
 # %% ../nbs/20_reports.ipynb #5d0c4c04
 def could_join(
-    campaign:Campaign, # With several outcomes, all of them measured
+    campaign:"ManyOutcomes", # With several outcomes, all of them measured
 )->np.ndarray: # (n,) boolean
     "Which candidates without a full measurement could still join the front."
     table, front, wishes = campaign.to_dataframe(), campaign.pareto(), campaign.aims
@@ -915,11 +932,11 @@ def could_join(
     if not wishes or not len(front): return open_
     ends = [w.sign*table[f"{w.name}_{'high' if w.sign > 0 else 'low'}"] for w in wishes]
     top, known = np.stack(ends, 1), np.stack([w.sign*front[w.name] for w in wishes], 1)
-    below = (known[None] >= top[:, None]).all(-1) & (known[None] > top[:, None]).any(-1)
+    below:Any = (known[None] >= top[:, None]).all(-1) & (known[None] > top[:, None]).any(-1)
     return open_ & ~below.any(1)
 
 def plot_front(
-    campaign:Campaign, # With at least two objectives
+    campaign:"ManyOutcomes", # With at least two objectives
     ax=None, # Matplotlib axes; new ones if not given
 ):
     "Draw the measured candidates and their front, for the first two objectives."
@@ -935,7 +952,7 @@ def plot_front(
     return finish(ax, steps=False)
 
 def plot_volume(
-    campaign:Campaign, # With several outcomes
+    campaign:"ManyOutcomes", # With several outcomes
     ax=None, # Matplotlib axes; new ones if not given
 ):
     "Draw how the hypervolume of the front grew."
@@ -949,7 +966,7 @@ def plot_volume(
 
 # %% ../nbs/20_reports.ipynb #5d0c4c05
 def outcome_cards(
-    campaign:Campaign, # With several outcomes
+    campaign:"ManyOutcomes", # With several outcomes
     batch:pd.DataFrame, # One row a candidate, as `suggest` and `pending` have them
     title:str, # Of a card, before its number
 )->list[dict]:
@@ -969,7 +986,7 @@ def outcome_cards(
     return cards
 
 def front_part(
-    campaign:Campaign, # With several outcomes
+    campaign:"ManyOutcomes", # With several outcomes
 )->dict: # The table, sentences and charts
     "The measured front, and what could still join it."
     front, seen = campaign.pareto(), campaign.measured()
@@ -987,7 +1004,7 @@ def front_part(
     return dict(frame=told, words=words, charts=charts)
 
 def front_advice(
-    campaign:Campaign, # With several outcomes
+    campaign:"ManyOutcomes", # With several outcomes
 )->list[str]: # Sentences, the verdict first
     "Whether to go on, in words."
     missing = [name for name, one in each_outcome(campaign).items() if one.exact.empty]
@@ -1010,14 +1027,15 @@ def front_advice(
     return [verdict, *words, "This is advice; nothing stops by itself."]
 
 def outcomes_table(
-    campaign:Campaign, # With several outcomes
+    campaign:"ManyOutcomes", # With several outcomes
 )->dict: # The table, and what of it is shown
     "The candidates, the believed best of those measured first."
     rows, exact = campaign.to_dataframe(), campaign.exact
     first = campaign.best(len(campaign))["arm"].tolist() if len(exact) else []
     rows = rows.set_index("arm").loc[[*first, *(a for a in rows["arm"] if a not in {*first})]]
     rows = rows.head(ROWS).reset_index()
-    table, numeric = {"candidate": rows["id"].map(shorten), "state": rows["state"]}, []
+    table = {"candidate": rows["id"].map(shorten), "state": rows["state"]}
+    numeric:list[str] = []
     for name in campaign.outcomes:
         show = formatter(exact[exact["outcome"] == name]["value"])
         both = {f"{name}": rows[name].map(show), f"{name} low": rows[f"{name}_low"].map(show),
@@ -1050,14 +1068,16 @@ def report_page(
     several = bool(campaign.outcomes)
     return templates().get_template("report.html.jinja").render(
         head=head_part(campaign, now or datetime.now(timezone.utc)), next=next_part(campaign, n),
-        front=front_part(campaign) if several else None,
+        front=front_part(campaign) if has_several(campaign) else None,
         best=None if several else best_part(campaign),
         progress=None if several else progress_part(campaign),
         watch=None if several else watch_part(campaign),
         models={name: model_part(one) for name, one in each_outcome(campaign).items()},
-        stop=dict(advice=front_advice(campaign), chart=None) if several else stop_part(campaign),
+        stop=dict(advice=front_advice(campaign), chart=None) if has_several(campaign) else \
+            stop_part(campaign),
         waiting=waiting_part(campaign),
-        candidates=outcomes_table(campaign) if several else candidates_part(campaign),
+        candidates=outcomes_table(campaign) if has_several(campaign) else \
+            candidates_part(campaign),
         events=events_part(campaign), about=about_part(campaign))
 
 # %% ../nbs/20_reports.ipynb #8800ebfd

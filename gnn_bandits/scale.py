@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LIBRARY_FORMAT', 'SCATTERED', 'missed_share', 'choose_degree', 'AnchorFeatures', 'RandomBlocks', 'SmilesBlocks',
            'make_part', 'save_part', 'read_part', 'Library', 'part_name', 'read_facts', 'alone', 'each',
-           'featurize_part', 'featurize', 'Weights', 'weigh', 'score_rows', 'score_pulled', 'top_of', 'below',
+           'featurize_part', 'Blocks', 'featurize', 'Weights', 'weigh', 'score_rows', 'score_pulled', 'top_of', 'below',
            'score_chunk', 'score_part', 'rank', 'LazyPosterior', 'CentredLibrary', 'Stored']
 
 # %% ../nbs/25_scale.ipynb #21050002
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -331,9 +332,14 @@ def featurize_part(path, blocks, features, i):
     return i, len(rows), array_hash(rows.numpy())
 
 # %% ../nbs/25_scale.ipynb #a6a0ff16
+class Blocks(Protocol):
+    "Blocks of graphs; a list of domains is one."
+    def __len__(self)->int: raise NotImplementedError
+    def __getitem__(self, i:int, /)->GraphDomain: raise NotImplementedError
+
 def featurize(
     path:str|Path, # A new folder, or one in which an earlier call was stopped
-    blocks:Sequence[GraphDomain], # Blocks of graphs, made when they are asked for
+    blocks:Blocks, # Blocks of graphs, made when they are asked for
     features, # `GNTKFeatures` or `AnchorFeatures`
     scheduler:str|None=None, # Address of a Dask scheduler whose workers see the folder
     progress:bool|None=None, # As in `progress_bar`
@@ -848,7 +854,7 @@ def again(
 @dataclass(frozen=True, eq=False)
 class Stored(Matrix):
     "The kernel of features in the files of a library."
-    K:Tensor|None=None # Not needed
+    K:Any=None # Not needed
     folder:str|Path="" # The library
     mark:str|None=None # Checksum of its parts, if it has to be a certain one
     label = "features in files"

@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from itertools import zip_longest
 from numbers import Real
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import pandas as pd
@@ -98,10 +98,10 @@ def read_form(
             return Form(dict(parse_qsl(body.decode(), True, errors="strict")), {})
         if head.get_content_type() != "multipart/form-data" or not head.get_boundary():
             raise Refusal(415, "Expected the fields of a form; fill in the page.")
-        mark = b"\r\n--" + head.get_boundary().encode()
+        mark = f"\r\n--{head.get_boundary()}".encode()
         for part in (b"\r\n" + body).split(mark)[1:-1]:
-            about, blank, data = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
-            about = HeaderParser().parsestr(about.decode())
+            lines, blank, data = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
+            about = HeaderParser().parsestr(lines.decode())
             name = about.get_param("name", header="content-disposition")
             if not blank or not isinstance(name, str): raise ValueError("a field has no name")
             file = about.get_filename()
@@ -124,7 +124,8 @@ def typed_results(
                 # `value0.other` that of the candidate whose id stands in the field `id`
 )->pd.DataFrame: # As `Campaign.tell` takes it
     "The results that were typed into a form."
-    names, told = outcomes_of(campaign), {}
+    names = outcomes_of(campaign)
+    told:dict = {}
     for key, text in texts.items():
         found = re.fullmatch(r"value(\d{1,3})\.(\d+|other)", key)
         if not found or not text.strip() or int(found[1]) >= len(names): continue
@@ -231,7 +232,7 @@ def plan(
     if action == "ask":
         n = whole(texts, "n", "how many candidates are wanted", 1000)
         note, text = (texts.get(k, "").strip() for k in ("note", "budget"))
-        try: money = dict(budget=to_number(text)) if text else {}
+        try: money:dict[str, Any] = dict(budget=to_number(text)) if text else {}
         except ValueError as e: raise ValueError(f"the budget: {e}") from e
         return Plan(f"Ask for {n}{f', for at most {text}' if text else ''}.", None,
                     lambda: campaign.ask(n, note=note, **money))
@@ -277,6 +278,7 @@ def as_page(
 )->Answer:
     "A page whose policy is also sent as a header, with the part that only a header can have."
     found = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    assert found is not None                                  # each of our pages has one
     policy = f"{html.unescape(found[1])}; frame-ancestors 'none'"
     return Answer(text.encode(errors="replace"), status,
                   headers={"Content-Security-Policy": policy} | headers)
@@ -301,10 +303,13 @@ class Desk:
         campaign:Campaign, # Open
         n:int=5, # Suggestions to show
     ):
-        self.campaign, self.n = campaign, check_number("n", n, 1, whole=True)
+        self.campaign, self.n = campaign, int(check_number("n", n, 1, whole=True))
         self.token, self.key = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
         self.lock, self.reporting, self.ended = threading.Lock(), threading.Lock(), False
-        self.done, self.said, self.kept, self.whole = {}, {}, (None, None), (None, None)
+        self.done:dict = {}
+        self.said:dict = {}
+        self.kept:tuple[int|None, Any] = None, None         # a revision, and the parts of its page
+        self.whole:tuple[int|None, str] = None, ""          # a revision, and its report
 
     def revision(self)->int:
         "The number of the last event in the journal."
@@ -474,6 +479,7 @@ MOST, PATIENCE = 20*2**20, 20. # Bytes of a form; seconds to wait for a window t
 class Handler(BaseHTTPRequestHandler):
     "One request."
     timeout = PATIENCE
+    server:"Server"
     def version_string(self): return "gnn_bandits"
     def log_message(self, *words): pass                      # addresses hold the token
     def do_GET(self):
@@ -488,7 +494,8 @@ class Handler(BaseHTTPRequestHandler):
         else: self.put(one_line(code, "The request cannot be read."))
     def body(self)->bytes:
         "What comes with the request, if it is not too much and does not take too long."
-        size, parts, end = self.headers.get("Content-Length", ""), [], time.monotonic() + 3*PATIENCE
+        size, end = self.headers.get("Content-Length", ""), time.monotonic() + 3*PATIENCE
+        parts:list[bytes] = []
         if not size.isdecimal(): raise Refusal(411, "The form does not say how long it is.")
         if len(size) > 12 or int(size) > MOST:
             raise Refusal(413, f"The form is larger than {MOST//2**20} MB; send a smaller table.")
@@ -528,7 +535,8 @@ class Server(ThreadingHTTPServer):
         n:int=5, # Suggestions to show
     ):
         check_number("port", port, whole=True, high=65535)
-        self.desk, self.running = Desk(campaign, n), set()
+        self.desk = Desk(campaign, n)
+        self.running:set[threading.Thread] = set()
         try: super().__init__((HOSTS[0], port), Handler)
         except OSError as e:
             raise ValueError(f"port {port} cannot be used: {e.strerror}; another program may have "
@@ -536,7 +544,8 @@ class Server(ThreadingHTTPServer):
                              "free") from e
     def server_bind(self):
         socketserver.TCPServer.server_bind(self)             # without asking for a name
-        self.server_name, self.server_port = self.server_address[:2]
+        host, self.server_port = self.server_address[:2]
+        self.server_name = str(host)
     def handle_error(self, request, client_address): pass    # a window that was closed
     @property
     def address(self)->str:

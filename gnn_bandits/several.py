@@ -23,7 +23,7 @@ from .outcomes import (OUTCOME_POLICIES, Several, Wish, hypervolume,
 class OneOutcome(Campaign):
     "One outcome of a campaign that has several; it can be looked at, but not told anything."
     def __init__(self,
-        whole:SeveralLogbook, # The campaign
+        whole:"ManyOutcomes", # The campaign
         wish:Wish, # What is wanted of the outcome
     ):
         noise = (whole.settings["noise_std"] or {}).get(wish.name)
@@ -31,11 +31,12 @@ class OneOutcome(Campaign):
         self.path, self.journal = whole.path, whole.journal
         self.settings = whole.settings | dict(outcomes=None, maximize=wish.sign > 0,
                                               noise_std=noise)
-        self._record, self.domain, self._at = None, None, ()
+        self.domain = None
+        self._at:tuple = ()                           # what of the campaign was looked at last
         self._sync()
     def _sync(self):
-        r, known = self.whole._sync(), self._record
-        if self._at == (self.whole._mark, self.whole.domain): return known
+        r, known = self.whole._sync(), self._record if self._at else None
+        if self._at == (self.whole._mark, self.whole.domain): return self._record
         if self.domain is not self.whole.domain:
             self.domain, self._pool = self.whole.domain, self.whole._pool
             self._priors = self._model = self._chances = None
@@ -167,7 +168,8 @@ def best(
     points = np.stack([np.zeros(len(out)), *(w.sign*out[w.name] for w in self.aims)], 1)
     points = np.nan_to_num(points[:, 1:] if self.aims else points)
     chance = out["p_feasible"].fillna(0.5).to_numpy() if self.limits else np.ones(len(out))
-    order, rest = [], np.flatnonzero(chance >= 0.5)
+    rest = np.flatnonzero(chance >= 0.5)
+    order:list[int] = []
     while len(rest) and len(order) < k:
         front = rest[nondominated(torch.from_numpy(points[rest])).numpy()]
         order += front[best_first(contributions(points[front]))].tolist()
@@ -189,7 +191,8 @@ def contributions(
 @patch
 def _with_measured(self:ManyOutcomes, out, at):
     "A table of candidates with the means of their measurements, and with bounds, from a column on."
-    table, bounds = self.measured(), {}
+    table = self.measured()
+    bounds:dict[str, dict[int, list[Bound]]] = {}
     for _, arm, value, *_, name in self._record.rows:
         if isinstance(value, Bound): bounds.setdefault(name, {}).setdefault(arm, []).append(value)
     for name in self._views:

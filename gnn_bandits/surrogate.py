@@ -34,7 +34,7 @@ from .molecules import ELEMENTS, MORGAN_FEATURES
 from .policies import log_p_best
 from .posterior import Belief
 from .priors import ROWS_POOL, WHY, Prior, form_for
-from .relations import components, neighbours
+from .relations import check_edges, components, neighbours
 
 # %% ../nbs/22_surrogate.ipynb #63c0f89c
 def on_each_side(
@@ -94,11 +94,16 @@ class Measured:
     @cached_property
     def exact(self)->"Measured":
         "The values that are no bounds."
-        return self[[i for i, s in enumerate(self.sense) if not s]] if any(self.sense) else self
+        return self[[i for i, s in enumerate(self.senses) if not s]] if any(self.senses) else self
     @cached_property
     def bounds(self)->"Measured":
         "The values of which only a bound is known."
-        return self[[i for i, s in enumerate(self.sense) if s]]
+        return self[[i for i, s in enumerate(self.senses) if s]]
+    @property
+    def senses(self)->list[int]:
+        "What each value is; filled in when they were put together."
+        assert self.sense is not None                 # by `__post_init__`
+        return self.sense
     distinct = property(lambda self: list(dict.fromkeys(self.arms)), doc="Each arm once")
     @property
     def at(self)->np.ndarray:
@@ -266,9 +271,11 @@ class Spectra:
         bounds:Sequence[Standardised]=(), # Values beyond bounds, one for each power, if any
     ):
         q = len(records[0].distinct)
-        self.whole, block, self.bounds, self._turns = block, block[:q, :q], bounds, {}
+        self.whole, block, self.bounds = block, block[:q, :q], bounds
+        self._turns:dict[float, tuple[list[Tensor], list[Tensor]]] = {}
         unknown = torch.stack([r.known.isnan() for r in records])
-        self.block, self.records, self.low, self._parts = block, records, low, {}
+        self.block, self.records, self.low = block, records, low
+        self._parts:dict[float, tuple[Tensor, ...]] = {}
         self.one, self.share = bool(unknown.all()), share if bool(unknown.any()) else 1.
         self.jacobian = torch.from_numpy(np.array([r.jacobian for r in records]))[:, None, None]
 
@@ -285,7 +292,7 @@ def parts(self:Spectra, tau):
         b = [Q.T @ (r*m) for (_, Q), r, m in zip(pairs, root, mean)]
         if self.bounds: self._turns[tau] = [Q.T*r for (_, Q), r in zip(pairs, root)], b
         e = torch.stack([v.clamp(min=0) for v, _ in pairs])
-        logs = [v + float((d*w).log().sum()) for v, d, w in zip(logs, D, P)]
+        logs = tuple(v + float((d*w).log().sum()) for v, d, w in zip(logs, D, P))
         rest = (torch.tensor(v, dtype=torch.float64)[:, None] for v in (within, logs))
         self._parts[tau] = e[:, None], torch.stack(b).square()[:, None], *rest
     return self._parts[tau]
@@ -403,7 +410,7 @@ class Candidate:
 
 # %% ../nbs/22_surrogate.ipynb #13a50039
 def with_relations(
-    usual:GNTK, # The usual graph kernel, by sums over nodes
+    usual:Kernel, # The usual graph kernel, by sums over nodes
     names:list|None=None, # Of the features of atoms, if the graphs are molecules
 )->list[Candidate]:
     "Sums of the usual kernel and kernels of surroundings, for pools whose nodes look alike."
@@ -438,7 +445,8 @@ def with_types(
 )->tuple[list[Candidate], str]: # Candidates, or none and why
     "Kernels that take the neighbours of a node apart by the type of edge."
     types = len(np.unique(neighbours(domain)[2])) - 1       # one of them is the node itself
-    need = len(domain.nodes)*((domain.raw.shape[1] + 1)*(types + 1) + 1)
+    _, raw = check_edges(domain)
+    need = len(domain.nodes)*((raw.shape[1] + 1)*(types + 1) + 1)
     if need > TYPED_NUMBERS:
         return [], (f"; edge types are left out, because {types:,} types would take {need:.2g} "
                     f"numbers and at most {TYPED_NUMBERS:.2g} are used")
@@ -463,8 +471,8 @@ def with_columns(
     named = [c.levels for c in domain.beside.values() if c.kind == "graph"]
     graph = likeness(named[0]) if named else GNTK(2)
     every = Columns(tuple(domain.beside), graph=graph)
-    alone = [Columns((name,), graph=graph) for name in domain.beside]
-    product = every if named else Product(Unit(usual), every)
+    alone:list[Kernel] = [Columns((name,), graph=graph) for name in domain.beside]
+    product:Kernel = every if named else Product(Unit(usual), every)
     alone = alone if named else [usual, every]
     both = Sum((*alone, product), (*[1.]*len(alone), float(len(alone))), True)
     one = "each column" if named else f"{usual.label}, conditions"
@@ -509,7 +517,7 @@ def candidate_priors(
     more, reason = [], ""
     if sums and form != "features":
         more = with_relations(found[0].kernel if atoms else GNTK(2, own, "sum"), names)
-    elif free and again and domain.edges.tells: more, reason = with_types(domain)
+    elif free and again and check_edges(domain)[0].tells: more, reason = with_types(domain)
     found = found + more
     if more and sums and names and form != "features" and mixtures(domain):
         found = last_first(found)
@@ -570,7 +578,9 @@ class Surrogate:
             raise ValueError(f"expected priors over the same arms, got {[len(p) for p in priors]}")
         if noise_std is not None: check_number("noise_std", noise_std, above=True)
         self.priors, self.noise_std, self.powers, self.shares = priors, noise_std, powers, shares
-        self.data, self._learned, self._solved = Measured([], [], []), None, None
+        self.data = Measured([], [], [])
+        self._learned:Learned|None = None
+        self._solved:Solved|None = None
     @cached_property
     def _choice(self):
         "How many arms a choice among kernels looks at, at most."
@@ -769,7 +779,8 @@ class Learned:
         fit:Fit, # What was found
         data:Measured, # The values, those after the fit included
     ):
-        self.fit, self.base, self.sites = fit, fit.start(), None
+        self.fit, self.base = fit, fit.start()
+        self.sites:Sites|None = None                  # what stands for bounds
         first = len(data[:fit.t].exact)
         if first: fit.feed(self.base, data.exact[:first])
         self.latent = self.exact = self.base.copy()
@@ -783,12 +794,14 @@ class Learned:
             self.fit.feed(self.base, exact[self.taken:self.taken + STEP])
             self.taken += STEP
             self.exact, self.known = self.base.copy(), self.taken
+        if self.known < len(exact): self.fit.prior.standard.held.keep(exact.arms[self.known:])
         for i in range(self.known, len(exact)): self.fit.feed(self.exact, exact[i:i + 1])
         self.latent, self.known, self.beyond = self.exact, len(exact), len(bounds)
         if not len(bounds) or not len(exact): return  # bounds wait for the first exact value
-        fit, self.sites = self.fit, self.fit.sites(self.exact, bounds)
-        weights = (fit.noise*self.sites.precision).tolist()
-        values = (self.sites.value/math.sqrt(fit.scale)).tolist()
+        fit = self.fit
+        self.sites = sites = fit.sites(self.exact, bounds)
+        weights = (fit.noise*sites.precision).tolist()
+        values = (sites.value/math.sqrt(fit.scale)).tolist()
         self.latent = self.exact.copy().observe(bounds.arms, values, weights)
 
 # %% ../nbs/22_surrogate.ipynb #3642753b
@@ -797,7 +810,7 @@ def _last(self:Surrogate)->int:
     "How many values the last fit looks at; none while there is no exact one."
     t, exact = self.t, len(self.data.exact)
     if not exact or exact == t: return fit_times(exact)
-    places = [i for i, s in enumerate(self.data.sense) if not s]
+    places = [i for i, s in enumerate(self.data.senses) if not s]
     return max(fit_times(t), places[fit_times(exact) - 1] + 1)
 
 @patch
@@ -879,7 +892,7 @@ def _freedom(self:Surrogate)->tuple[float, float]:
 
 # %% ../nbs/22_surrogate.ipynb #4574a7ce
 @patch
-def _spread(self:Surrogate):
+def _spread(self:Surrogate)->tuple[Tensor, Tensor]:
     "Latent means and standard deviations, standardised, with the private part."
     fit, latent, std = self.fit, self.latent, self.latent.std
     own = torch.full_like(std, fit.private).index_fill(0, latent.arms, 0.)
@@ -1146,7 +1159,7 @@ class FittedBelief(Scaled):
     unit = property(lambda self: self.fit.units.unit*math.sqrt(self.fit.scale), doc="Of rewards")
     raw_lam = property(lambda self: self.lam*self.model.prior.scale,
                        doc="Noise variance in units of the kernel as it was given")
-    def observe(self, arms, rewards):
+    def observe(self, arms, rewards): # type: ignore[override] # weights are for the model to find
         self.model.learn(arms, rewards)
         return self
     def fantasy(self, arms): return Scaled(self.inner, self.shift, self.unit).fantasy(arms)

@@ -23,8 +23,10 @@ from gnn_bandits.project.bench import LONG
 MANIFEST, PROVENANCE = ROOT/"codecheck.yml", RESULTS/"provenance.csv"
 FOLDER = ("published", "released_published", "released_first") # Need digitised curves
 OTHERS = {"bench.json": "make bench", "processors.csv": "make processors",
+          "boiling_points.csv": "by hand, boiling points at normal pressure as in handbooks",
           "mutants.csv": "make mutants",
           "faults.csv": "python scripts/faults.py --part faults",
+          "power.csv": "python scripts/faults.py --part power",
           "robustness.csv": "python scripts/faults.py --part files calls kills",
           "scale_steps.csv": "gnn_bandits bench --long million_steps",
           "tells.csv": "gnn_bandits bench --long many_tells",

@@ -5,8 +5,10 @@ Usage: python scripts/faults.py [--part P …] [--scale K] [--seed S] [--minutes
 The part `faults` writes faults.csv (200 faults with the default scale). The parts `files`, `calls`
 and `kills` write robustness.csv: random files for every loader, random sequences of calls beside a
 plain model, and kills of processes at random moments; scripts/fuzz_files.py and fuzz_calls.py say
-what is judged. Whatever breaks the contract is printed with its seed and its input. These parts go
-on with new seeds for `--minutes`; `--seed` is where the seeds begin.
+what is judged. The part `power` writes power.csv: simulated power cuts (scripts/power.py) and a
+disk that is full at each write. Whatever breaks the contract is printed with its seed and its
+input. The parts of robustness.csv go on with new seeds for `--minutes`; `--seed` is where the seeds
+begin.
 
 Every fault is tried on a copy of one small campaign. `acknowledged` counts the measurements whose
 `tell` had returned, before the fault or in spite of it; `lost` those of them that the campaign no
@@ -33,6 +35,7 @@ import torch
 from fuzz_calls import beginnings, sequence                         # the scripts beside this one
 from fuzz_files import (LARGE, LOADERS, Broken, count, fork, fuzz, heard, must, program, record,
                         six)
+from power import after_cut, full_from, recorded
 
 import gnn_bandits.journal as journal_room
 from gnn_bandits.bandits import Prior
@@ -376,9 +379,113 @@ def inject(name, times, base, seed=0):
                 message=message)
 
 
+# the power supply, and a disk that is full
+
+TURNS = 3          # operations in a row while the disk is watched
+
+def begun(home):
+    "What is left of a campaign whose creation may have been interrupted: opened, or nothing"
+    lab = home/"lab"
+    if not lab.exists(): return False
+    with Campaign.open(lab) as c:
+        c.journal.check()
+        assert len(c) == len(c.domain) == 6 and c.observations["value"].tolist() == [1., 2.]
+    return True
+
+
+def watch(name, base, home):
+    "The record of some operations in a folder that is there, or of the making of one"
+    if name == "create":
+        home.mkdir()
+        with recorded(home) as record:
+            X = graphs(6)
+            Campaign.create(home/"lab", X, results={0: 1., 1: 2.}).close()
+            record.look(), record.steps.append(("done",))
+        return record, 0
+    shutil.copytree(base, home/"lab")
+    with Campaign.open(home/"lab") as c, recorded(home) as record:
+        before = len(c.journal.events())
+        for k in range(TURNS):
+            OPERATIONS[name](c, k)
+            record.look(), record.steps.append(("done",))
+    return record, before
+
+
+def power_cuts(name, base, times, seed=0, waits=True):
+    """Power cuts at every step of some operations, each step about equally often: one row.
+
+    waits: whether the disk tells the truth when a program waits for it"""
+    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    out = dict(fault=f"power cut during {name}", steps=0, times=times, acknowledged=0, lost=0,
+               unreadable=0)
+    with tempfile.TemporaryDirectory() as room:
+        record, before = watch(name, base, Path(room)/"home")
+        out["steps"] = sum(step != ("done",) for step in record.steps)
+        ends = rng.permutation(len(record.steps) + 1).tolist()
+        for i in range(times):
+            end = ends[i % len(ends)]
+            done = record.steps[:end].count(("done",))
+            with tempfile.TemporaryDirectory() as place:
+                home = after_cut(record, end, rng, Path(place), waits)
+                try:
+                    if name == "create": lost, told = done*2*(not begun(home)), 2*done
+                    else:
+                        found = check_after(home/"lab", name, done, before)
+                        lost, told = found["lost"], found["acknowledged"]
+                except AssertionError: lost, told = max(1, done), max(1, done)
+                except (ValueError, OSError) as e:
+                    sentence(e)
+                    lost, told = 0, max(1, done)
+                    out["unreadable"] += 1
+            out["acknowledged"] += told
+            out["lost"] += lost
+    return out
+
+
+def full_at_every_write(name, base):
+    "The disk is full from one write of the journal on, or for this one write only: one row"
+    out = dict(fault=f"disk full during {name}", steps=0, times=0, acknowledged=0, lost=0,
+               unreadable=0)
+    with copied(base) as folder, Campaign.open(folder) as c, full_from(10**9) as count:
+        OPERATIONS[name](c, 0)
+    out["steps"] = count[0]
+    for n in range(1, count[0] + 1):
+        for last in (n, 10**9):
+            with copied(base) as folder, Campaign.open(folder) as c:
+                before, known = content(c), len(c.journal.events())
+                with full_from(n, last): said = refuses(c, OPERATIONS[name])
+                with Campaign.open(folder) as fresh:
+                    after, new = content(fresh), len(fresh.journal.events()) - known
+                    assert content(c) == after and new == (not said), (name, n, said)
+                    if said: assert after == before and "full" in said, (name, n, said)
+                    gone = len(set(before["told"]) - set(after["told"]))
+                    fresh.tell("g15", 1.)
+            out["times"] += 1
+            out["acknowledged"] += 8
+            out["lost"] += gone
+    return out
+
+
+def count_power(scale, seed, out):
+    "Power cuts at every step, and a full disk at every write"
+    rows = []
+    with tempfile.TemporaryDirectory() as home:
+        base = make(Path(home)/"lab")
+        for name in (*OPERATIONS, "create"):
+            rows.append(power_cuts(name, base, max(1, round(200*scale)), seed))
+            print(*rows[-1].values(), flush=True)
+        for name in OPERATIONS:
+            rows.append(full_at_every_write(name, base))
+            print(*rows[-1].values(), flush=True)
+        control = power_cuts("tell", base, max(1, round(200*scale)), seed, waits=False)
+        rows.append(control | dict(fault="power cut during tell, and the disk did not wait"))
+        print(*rows[-1].values(), flush=True)
+    write_table(out, rows)
+
+
 # the program, killed at random moments
 
-PARTS = ("faults", "files", "calls", "kills")
+PARTS = ("faults", "power", "files", "calls", "kills")
 NEW = "id,SMILES,y\n" + "".join(f"n{k},{'C'*(k + 1)}O,{k}\n" for k in range(5))
 
 
@@ -546,7 +653,8 @@ def count_robustness(parts, scale, seed, minutes, out):
 def main(part, scale, seed, minutes, out):
     torch.set_num_threads(1)
     if "faults" in part: count_faults(scale, seed, Path(out)/"faults.csv")
-    rest = [p for p in part if p != "faults"]
+    if "power" in part: count_power(scale, seed, Path(out)/"power.csv")
+    rest = [p for p in part if p not in ("faults", "power")]
     if rest: return count_robustness(rest, scale, seed, minutes, Path(out)/"robustness.csv") > 0
 
 

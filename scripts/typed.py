@@ -44,20 +44,45 @@ def method(node, kind, lines):
     return owner, [("    "*bool(line) + line, i) for line, i in text]
 
 
+def double(node, owner, kind):
+    """The type of a name that is a class method of a class and an attribute of what it makes.
+
+    `Prior.kernel(K)` makes a prior, and `prior.kernel` is its kernel."""
+    call = ast.unparse(ast.arguments(**{**vars(node.args), "args": [
+        ast.arg("self"), *node.args.args[1:]]}))
+    return [f"class _{owner}_{node.name}_of_class:",
+            f"    def __call__({call})->{ast.unparse(node.returns)}:",
+            "        raise NotImplementedError",
+            f"class _{owner}_{node.name}:",
+            "    @overload",
+            f"    def __get__(self, of:None, kind:object)->_{owner}_{node.name}_of_class: ...",
+            "    @overload",
+            f"    def __get__(self, of:object, kind:object)->{kind}: ...",
+            "    def __get__(self, of:object, kind:object)->object: return of",
+            f"    def __set__(self, of:object, value:{kind})->None: ..."]
+
+
 def inlined(source):
     "The lines of a module with patched methods in their classes, and where each stood."
     tree, lines = ast.parse(source), source.splitlines()
-    ends = {n.name: n.end_lineno for n in tree.body if isinstance(n, ast.ClassDef)}
-    added, gone = {}, set()
+    classes = {n.name: n for n in tree.body if isinstance(n, ast.ClassDef)}
+    added, gone, more = {}, set(), []
     for node in tree.body:
         if (kind := patched(node)) is None: continue
         owner, text = method(node, kind, lines)
-        if owner not in ends:
+        if owner not in classes:
             raise ValueError(f"{node.name} is attached to {owner}, which is not of this module")
-        added.setdefault(ends[owner], []).extend([("", node.lineno), *text])
+        for n in classes[owner].body:
+            if not isinstance(n, ast.AnnAssign) or ast.unparse(n.target) != node.name: continue
+            more += [(line, node.lineno) for line in double(node, owner, ast.unparse(n.annotation))]
+            lines[n.lineno - 1] = f'    {node.name}:"_{owner}_{node.name}"'
+            text = [(line.replace(f"def {node.name}(", f"def _{node.name}("), i)
+                    for line, i in text]
+        added.setdefault(classes[owner].end_lineno, []).extend([("", node.lineno), *text])
         gone |= {*range(node.decorator_list[0].lineno, node.end_lineno + 1)}
-    out = []
+    out, more = [], more and [("from typing import overload", more[0][1]), *more]
     for i, line in enumerate(lines, 1): out += [(line, i)]*(i not in gone) + added.get(i, [])
+    out += more
     return [line for line, _ in out], [i for _, i in out]
 
 

@@ -47,6 +47,63 @@ def test_nothing_that_was_acknowledged_is_lost(faults, base, name):
     if "disk" in name or "folder" in name: assert row["refused"] == TIMES[name]
 
 
+@pytest.fixture
+def power():
+    sys.path.insert(0, str(SCRIPT.parent))
+    try: power = importlib.import_module("power")
+    finally: sys.path.remove(str(SCRIPT.parent))
+    if power.library() is None: pytest.skip("this SQLite cannot be watched from inside")
+    return power
+
+
+@pytest.mark.parametrize("name", ["tell", "ask", "undo", "add", "create"])
+def test_a_power_cut_at_any_step_loses_nothing_that_was_acknowledged(faults, power, base, name):
+    row = faults.power_cuts(name, base, 60 if name == "create" else 15, seed=2)
+    assert row["steps"] > 50 and row["lost"] == row["unreadable"] == 0
+    assert row["acknowledged"] >= (1 if name == "create" else 8*15)
+
+
+def test_a_disk_that_does_not_wait_does_lose_something(faults, power, base):
+    "The same cuts, if what was waited for may be missing: else the check above could not fail"
+    row = faults.power_cuts("tell", base, 40, seed=2, waits=False)
+    assert row["lost"] > 0 and row["unreadable"] > 0
+
+
+@pytest.mark.parametrize("name", ["tell", "ask"])
+def test_a_disk_that_is_full_at_any_write_is_one_sentence_and_nothing_lost(faults, power, base,
+                                                                           name):
+    row = faults.full_at_every_write(name, base)
+    assert row["steps"] > 5 and row["times"] == 2*row["steps"] and row["lost"] == 0
+
+
+@pytest.mark.parametrize("part", [0., 0.5, 1.])
+def test_what_a_disk_holds_after_a_cut_is_made_of_what_was_written(power, tmp_path, part):
+    "A file that is written, named and removed by hand, cut at every step"
+    class Always:
+        def choice(self, _): return part
+        def random(self): return 0.75                     # a write as a whole, if at all
+    root, names = tmp_path/"root", []
+    root.mkdir()
+    (root/"a").write_bytes(b"old")
+    with power.recorded(root) as record:
+        (root/"b").write_bytes(b"new")
+        os.replace(root/"b", root/"a")
+        fd = os.open(root/"a", os.O_RDONLY)
+        os.fsync(fd), os.close(fd)
+        fd = os.open(root, os.O_RDONLY)
+        os.fsync(fd), os.close(fd)
+        os.unlink(root/"a")
+    for end in range(len(record.steps) + 1):
+        to = tmp_path/str(end)
+        to.mkdir()
+        power.after_cut(record, end, Always(), to)
+        names.append({p.name: p.read_bytes() for p in to.iterdir()})
+    old, new = dict(a=b"old"), dict(a=b"new")
+    first = new if part == 1 else old                     # a name in place of another is one step
+    assert names[0] == old and names[-2] == new and first in names
+    assert names[-1] == ({} if part == 1 else new)
+
+
 def test_the_script_tries_200(faults):
     assert sum(times for _, times in faults.FAULTS.values()) == 200
     assert set(TIMES) <= set(faults.FAULTS)

@@ -558,19 +558,26 @@ def test_unfinished_campaigns_are_removed_and_nothing_else(pool, tmp_path):
 
 # killed at any point
 
-def killed(work, step):
+def counted(work, at, after=None):
+    "Call `at` with the number of each step of the work, or of each after a function has returned"
+    n = 0 if after is None else -math.inf
+    def count(frame, event, arg):
+        nonlocal n
+        if n < 0 and event == "return" and frame.f_code.co_name == after: n = 0
+        n += 1
+        if n > 0: at(n)
+    sys.setprofile(count)
+    try: work()
+    finally: sys.setprofile(None)
+
+
+def killed(work, step, after=None):
     "A child that does the work and is killed at a step of it; whether it had done it"
     pid = os.fork()
     if not pid:
-        left = step
-        def count(frame, event, arg):
-            nonlocal left
-            left -= 1
-            if left == 0: os.kill(os.getpid(), signal.SIGKILL)
         code = 1
         try:
-            sys.setprofile(count)
-            work()
+            counted(work, lambda n: n == step and os.kill(os.getpid(), signal.SIGKILL), after)
             code = 0
         finally: os._exit(code)
     status = os.waitpid(pid, 0)[1]
@@ -578,15 +585,14 @@ def killed(work, step):
     return status == 0
 
 
-def steps(work):
-    n = 0
-    def count(*_):
-        nonlocal n
-        n += 1
-    sys.setprofile(count)
-    try: work()
-    finally: sys.setprofile(None)
-    return n
+def steps(work, after=None):
+    "How many steps there are"
+    last = 0
+    def keep(n):
+        nonlocal last
+        last = n
+    counted(work, keep, after)
+    return last
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks")
@@ -595,10 +601,13 @@ def test_a_kill_in_create_leaves_a_whole_campaign_or_none(pool, tmp_path):
     make = lambda to: Campaign.create(to, pool, table=table, results={"3": 1.},
                                       prior=Prior.gntk(pool))
     make(tmp_path/"warm").close()                             # what is imported late is there
-    total, whole = steps(lambda: make(tmp_path/"first")), 0
-    for k, step in enumerate([*np.linspace(1, total + 50, 40).astype(int).tolist(), 10*total]):
+    points, whole = [], 0
+    for after, many in ((None, 12), ("mkdtemp", 28)):         # from the start; from the new folder
+        total = steps(lambda: make(tmp_path/f"first {after}"), after)   # noqa: B023
+        points += [(int(s), after) for s in [*np.linspace(1, total + 50, many), 10*total]]
+    for k, (step, after) in enumerate(points):
         to = tmp_path/f"c{k}"
-        done = killed(lambda: make(to), step)                 # noqa: B023
+        done = killed(lambda: make(to), step, after)          # noqa: B023
         if to.exists():
             whole += 1
             with Campaign.open(to) as c:

@@ -227,6 +227,15 @@ def test_two_programs_take_turns(tmp_path):
     assert j.events() == events and [p.name for p in tmp_path.iterdir()] == ["j.db"]
 
 
+def test_a_writer_tries_again_while_another_program_has_the_file(tmp_path, monkeypatch):
+    "The other one lets go while we wait, which is once"
+    j, waits = Journal.create(tmp_path/"j.db", {}), []
+    with contextlib.closing(connect(j.path, "rw")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        monkeypatch.setattr(room.time, "sleep", lambda s: (waits.append(s), other.rollback()))
+        assert j.append("tell", {}) == 1 and len(waits) == 1
+
+
 def test_the_second_writer_is_told_who_holds_it(tmp_path):
     j = Journal.create(tmp_path/"j.db", {})
     run = python("with Journal.open(sys.argv[1], author='bob').writing():\n"

@@ -4,9 +4,12 @@ Hypothesis makes the examples, and makes those that fail small. A few fixed exam
 the other tests; `EXAMPLES=1000` tries as many new ones of each property (`make fuzz`).
 """
 import contextlib
+import dataclasses
 import importlib
+import io
 import math
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -23,17 +26,27 @@ from hypothesis.stateful import (RuleBasedStateMachine, initialize, invariant, r
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal
+from html_reader import Reader
 from test_posterior import kinds
 from test_priors import KERNELS
 
-from gnn_bandits import Campaign, GraphDomain
-from gnn_bandits.core import best_first, first_best
+from gnn_bandits import Campaign, GraphDomain, cli
+from gnn_bandits.bandits import ALGORITHMS
+from gnn_bandits.core import Bound, best_first, first_best
+from gnn_bandits.gntk import gntk
 from gnn_bandits.intake import as_file, for_spreadsheet, from_spreadsheet, read_cells
 from gnn_bandits.journal import Journal
-from gnn_bandits.kernels import Given, Matrix
+from gnn_bandits.kernels import GNTK, Given, Matrix
+from gnn_bandits.paper.algorithms import MODELS
+from gnn_bandits.paper.datasets import DatasetSpec
+from gnn_bandits.paper.experiments import RunSpec
 from gnn_bandits.policies import POLICIES, lite, log_improvement, log_p_best, plausible
 from gnn_bandits.posterior import Posterior
 from gnn_bandits.priors import Prior
+from gnn_bandits.reports import report_page
+from gnn_bandits.rewards import NOISES
+from gnn_bandits.scale import Library
+from gnn_bandits.surrogate import Surrogate
 
 MORE = os.environ.get("EXAMPLES")
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
@@ -46,9 +59,10 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 seeds = st.integers(0, 2**32 - 1)
 
 
-def tried(*strategies, **named):
-    "A property: `given` with the settings above"
-    return lambda f: TRIED(given(*strategies, **named)(f))
+def tried(*strategies, few=10, **named):
+    "A property: `given` with the settings above; fewer examples where one takes long"
+    chosen = TRIED if MORE else settings(TRIED, max_examples=few)
+    return lambda f: chosen(given(*strategies, **named)(f))
 
 
 # Kernels
@@ -137,6 +151,20 @@ def test_kernels_add_and_multiply(pool, one, two, weight):
     assert (k + l).label == f"{k.label} + {l.label}"
 
 
+@TWINS
+@tried(pools(), st.integers(1, 4), few=5)
+def test_the_graph_kernel_in_single_precision_and_on_two_threads(pool, L):
+    "Where the cosine is one, rounding it by eps turns the angle by about the root of 2 eps"
+    X, threads = domain(pool), torch.get_num_threads()
+    K = gntk(X, L=L)
+    angle = math.sqrt(2*torch.finfo(torch.float32).eps)
+    assert_allclose(gntk(X, L=L, dtype=torch.float32), K, atol=2*L*angle)
+    try:
+        torch.set_num_threads(2)
+        assert_allclose(gntk(X, L=L), K, atol=ROUND)
+    finally: torch.set_num_threads(threads)
+
+
 # Priors
 
 @TWINS
@@ -174,6 +202,37 @@ def test_features_are_the_matrix_they_make(seed, n, F, gap):
         a, b = (p.start(0.1).observe(arms, y) for p in (given, other))
         assert_allclose(a.mean, b.mean, atol=10*single)     # ten: one over the noise variance
         assert_allclose(a.std**2, b.std**2, atol=10*single)
+
+
+@TWINS
+@pytest.mark.parametrize("form", ["matrix", "rows"])
+@tried(pools(least=3), st.sampled_from([n for n in OWN if not n.startswith("new")]))
+def test_a_prior_comes_back_from_its_file(form, pool, name):
+    X = domain(pool)
+    prior = Prior(KERNELS[name], X, form, "anchors")
+    every = range(len(X))
+    with tempfile.TemporaryDirectory() as folder:
+        prior.save(Path(folder)/"p.npz")
+        again = Prior.load(Path(folder)/"p.npz", X)
+    assert (again.form, again.label, again.nats) == (prior.form, prior.label, prior.nats)
+    assert_allclose(again.block(every), prior.block(every), rtol=1e-12, atol=1e-12)
+
+
+@TWINS
+@tried(pools(least=3), st.integers(1, 4), st.data())
+def test_features_in_files_are_those_in_memory(pool, degree, data):
+    X = domain(pool)
+    arms = data.draw(st.lists(st.integers(0, len(X) - 1), min_size=1, max_size=5))
+    y = [math.cos(5*a + k) for k, a in enumerate(arms)]
+    Phi, missed = GNTK().features(X, degree=degree)
+    with tempfile.TemporaryDirectory() as folder:
+        Library.of(Phi, missed).save(Path(folder)/"f")
+        files = Prior.library(Path(folder)/"f", X).start(0.1).observe(arms, y)
+        held = Prior(Given(Phi=Phi.double(), missed=missed.double()), None, "features")
+        memory = held.start(0.1).observe(arms, y)
+        single = 1e-5*float((Phi**2).sum(1).max())         # files hold single precision
+        assert_allclose(files.mean, memory.mean, atol=10*single)
+        assert_allclose(files.std**2, memory.std**2, atol=10*single)
 
 
 # Beliefs
@@ -222,6 +281,39 @@ def test_a_fantasy_moves_no_mean_and_knows_as_much_as_a_measurement(kind, told, 
     assert torch.equal(belief.mean, before[0]) and torch.equal(belief.std, before[1])
     assert (belief.evidence(), belief.t) == before[2:]
     assert belief.reset().t == 0 and belief.evidence() == 0
+
+
+SMOOTH = Prior.kernel(torch.from_numpy(np.exp(-(np.arange(8.)[:, None] - np.arange(8.))**2/8)))
+MEASURED = st.lists(st.tuples(st.integers(0, 7), st.integers(-40, 40), st.sampled_from([0, 0, 0, 1,
+                                                                                       -1])),
+                    min_size=1, max_size=12).filter(lambda rows: any(not s for *_, s in rows))
+
+
+@tried(MEASURED, st.integers(-60, 60), st.data(), few=5)
+def test_a_surrogate_is_a_function_of_its_list_in_any_unit(rows, power, data):
+    "In pieces or at once, in a unit that is a power of two, with changed signs: the same bits"
+    arms = [a for a, *_ in rows]
+    told = lambda k: [Bound(k*v/8, int(math.copysign(s, k*s))) if s else k*v/8 for _, v, s in rows]
+    once, k = Surrogate(SMOOTH).learn(arms, told(1.)), 2.**power
+    single, cut = Surrogate(SMOOTH), data.draw(st.integers(0, len(rows)))
+    for part in (slice(cut), slice(cut, None)):
+        if arms[part]: single.learn(arms[part], told(1.)[part]).std
+    assert torch.equal(once.mean, single.mean) and torch.equal(once.std, single.std)
+    assume(len({v for _, v, s in rows if not s}) > 1)     # else the unit is a rule, not a spread
+    large, mirror = (Surrogate(SMOOTH).learn(arms, told(f)) for f in (k, -1.))
+    assert torch.equal(large.mean, k*once.mean) and torch.equal(large.std, k*once.std)
+    assert torch.equal(mirror.mean, -once.mean) and torch.equal(mirror.std, once.std)
+
+
+@tried(MEASURED, st.floats(0.01, 0.99), st.floats(0.001, 0.009))
+def test_intervals_lie_in_each_other_and_around_the_mean(rows, level, more):
+    s = Surrogate(SMOOTH).learn([a for a, *_ in rows],
+                                [Bound(float(v), c) if c else float(v) for _, v, c in rows])
+    (low, high), (lower, higher) = s.interval(level), s.interval(level + more)
+    assert (lower <= low).all() and (low <= s.mean).all()
+    assert (s.mean <= high).all() and (high <= higher).all()
+    p = s.p_best(rng=np.random.default_rng(0))
+    assert abs(float(p.sum()) - 1) < 1e-9 and (p >= 0).all()
 
 
 # Policies
@@ -397,6 +489,102 @@ def test_graphs_come_back_from_a_file(pool):
     assert torch.equal(X.h, Y.h) and torch.equal(X.sizes, Y.sizes)
     assert (X.adjacency() != Y.adjacency()).nnz == 0
     assert torch.equal(KERNELS["conditions"].gram(X), KERNELS["conditions"].gram(Y))
+
+
+# Specs
+
+RUNS = st.fixed_dictionaries(
+    dict(algorithm=st.sampled_from(sorted(ALGORITHMS)), model=st.sampled_from(sorted(MODELS)),
+         arms=st.integers(1, 50), T=st.integers(1, 10**6), seed=st.integers(0, 2**31),
+         noise_std=st.floats(0, 1e3), noise=st.sampled_from(sorted(NOISES)), replace=st.booleans(),
+         options=st.fixed_dictionaries({}, optional=dict(
+             B=st.floats(0.01, 100), m=st.integers(1, 4096)))))
+SETS = st.builds(DatasetSpec, st.integers(1, 200), st.floats(0, 1), st.integers(1, 100),
+                 st.integers(50, 10**6), st.integers(0, 2**31))
+
+
+@tried(SETS, RUNS, RUNS)
+def test_a_spec_is_its_text(data, fields, others):
+    "It comes back, equal specs have equal text, and every field that differs changes its key"
+    spec, other = RunSpec(data, **fields), RunSpec(data, **others)
+    again = RunSpec.from_json(spec.to_json())
+    assert again == spec and again.hash == spec.hash and again.to_json() == spec.to_json()
+    assert (spec == other) == (spec.hash == other.hash)
+    assert DatasetSpec(**{f.name: getattr(data, f.name) for f in dataclasses.fields(data)}) == data
+
+
+# Pages
+
+HOSTILE = ["<script>alert(1)</script>", '" onload="alert(2)', "</title><img src=x onerror=y>",
+           "' style='x", "&lt;b&gt;", "]]> -->", "$\\frac{1}{$", "{{ 7*7 }}", "\u202e", "名前 🧪"]
+ACTIVE = {"script", "img", "iframe", "style", "link", "object", "form", "title", "base"}
+TYPED = st.one_of(st.sampled_from(HOSTILE), PLAIN)
+PATHS = [nx.to_numpy_array(nx.path_graph(k)) for k in (2, 3, 4)]
+NODES = [np.arange(1., 2*k + 1).reshape(k, 2) for k in (2, 3, 4)]
+
+
+def tags_of_report(ids, cell, note, reason):
+    "Tags of a report of a small campaign, each with the names of its attributes"
+    with tempfile.TemporaryDirectory() as folder:
+        c = Campaign.create(Path(folder)/"lab", GraphDomain.from_arrays(PATHS, NODES), ids=ids,
+                            table=pd.DataFrame({"text": [cell]*3}),
+                            prior=Prior.kernel(torch.eye(3).double()))
+        with c:
+            c.tell(c.ids[0], 1.5, note=note), c.tell(c.ids[1], 0.5), c.fail(c.ids[2], reason)
+            return [(tag, sorted(attrs)) for tag, attrs in Reader(report_page(c)).tags]
+
+
+@pytest.fixture(scope="module")
+def harmless(): return tags_of_report(["a", "b", "c"], "d", "e", "f")
+
+
+@tried(st.lists(TYPED, min_size=3, max_size=3), TYPED, TYPED, TYPED, few=5)
+def test_no_text_becomes_a_tag_of_a_report(harmless, ids, cell, note, reason):
+    "Nothing that acts is there that was not there with harmless texts, whatever somebody typed"
+    acts = lambda tags: [t for t in tags if t[0] in ACTIVE or any(a.startswith("on") for a in t[1])]
+    try: found = tags_of_report(ids, cell, note, reason)
+    except ValueError as e: assert "\n" not in str(e)     # a text that a campaign refuses
+    else:
+        assert acts(found) == acts(harmless)
+        assert {tag for tag, _ in found} <= {tag for tag, _ in harmless}
+
+
+# Command lines
+
+COMMANDS = ["ask", "tell", "fail", "status", "best", "undo", "drop", "exclude", "include", "add",
+            "policy", "goal", "predict", "export", "report", "simulate", "new", "none"]
+WORDS = st.one_of(st.sampled_from(
+    ["LAB", "0", "1", "7", "-1", "1.5", ">2", "nan", "1e400", "-n", "--batch", "--note", "--all",
+     "--out", "--minimize", "--smiles", "--reason", "--noise", "--level", "--help", "--", "-",
+     "ucb", "--json", "results.csv", "--none"]), PLAIN)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    home = tmp_path_factory.mktemp("home")
+    c = Campaign.create(home/"lab", GraphDomain.from_arrays(PATHS, NODES))
+    c.tell(0, 1.)
+    c.close()
+    (home/"results.csv").write_text("id,value\n1,2.5\n")
+    return home/"lab"
+
+
+@tried(st.sampled_from(COMMANDS), st.lists(WORDS, max_size=5))
+def test_any_command_line_does_its_work_or_says_why_not(lab, command, words):
+    "Code 0, or code 2 with one line on standard error and nothing on standard output"
+    with tempfile.TemporaryDirectory() as home, contextlib.chdir(home):
+        shutil.copytree(lab, Path(home)/"lab")
+        shutil.copy(lab.parent/"results.csv", home)
+        argv = ["campaign", command, *("lab" if w == "LAB" else w for w in words)]
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try: code = cli.main(argv)
+            except SystemExit as e: code = e.code
+        assert code in (0, 2), (argv, code, err.getvalue())
+        if code == 2:
+            assert out.getvalue() == "" and err.getvalue().count("\n") == 1, (argv, err.getvalue())
+            assert "Traceback" not in err.getvalue()
+        with Campaign.open("lab") as c: c.journal.check()
 
 
 # Campaigns

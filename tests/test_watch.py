@@ -17,7 +17,7 @@ from gnn_bandits.campaigns import Campaign
 from gnn_bandits.graphs import GraphDomain
 from gnn_bandits.reports import record_campaign
 from gnn_bandits.rewards import Environment, sample_reward
-from gnn_bandits.watch import (Watch, drawn_arms, frame_paths, frame_times, heights, packed,
+from gnn_bandits.watch import (Slides, Watch, drawn_arms, frame_paths, frame_times, heights, packed,
                                payload, record, round_numbers, tick_text, value_range)
 
 NASTY = "</script><img src=x onerror=alert(1)>'\"&{0}{1}"
@@ -377,3 +377,56 @@ def test_accessible_names(visit, files):
                                          "all => all.map(e => e.ariaLabel || e.textContent.trim())")
         assert names and all(names), kind
     assert tab.eval_on_selector_all("[id]", "all => all.length") == 0
+
+
+# other pictures with the same slider
+
+def rising(figure, k):
+    figure.subplots().plot([0, 1], [0, k])
+    return f"{NASTY} The line rises by {k}."
+
+
+@pytest.fixture(scope="module")
+def slides(tmp_path_factory):
+    "Two components on a page"
+    shown = [Slides(rising, [1, 2, 3], "Lines", "slope", "slope {}".format),
+             Slides(rising, [4, 5], NASTY, "step", start=0, caption=NASTY)]
+    path = tmp_path_factory.mktemp("slides")/"slides.html"
+    path.write_text("<!doctype html><html lang=en><title>Slides</title><meta charset=utf-8>"
+                    "<meta name=viewport content='width=device-width'>"
+                    + "".join(s.html for s in shown), encoding="utf-8")
+    return path, shown
+
+
+def test_slides_with_the_keyboard(visit, slides):
+    path, (first, _) = slides
+    tab = visit(path)
+    slider, seen = tab.locator("input[type=range]").first, []
+    assert slider.get_attribute("aria-valuetext") == "slope 2" and says(tab)[0] == first.say[1]
+    slider.focus()
+    for key, k in (("Home", 0), ("ArrowRight", 1), ("End", 2)):
+        tab.keyboard.press(key)
+        assert slider.get_attribute("aria-valuetext") == first.labels[k]
+        assert tab.locator("output").first.text_content() == first.labels[k]
+        assert says(tab)[0] == first.say[k]
+        seen.append(tab.locator(".gb-still").first.inner_html())
+    assert len(set(seen)) == 3 and says(tab, 1)[0].endswith("rises by 4.")
+    ids = tab.evaluate("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert ids and len(ids) == len(set(ids))
+    assert tab.errors == [] and tab.outside == [path.as_uri()]
+
+
+def test_slides_without_script(visit, slides):
+    tab = visit(slides[0], java_script_enabled=False)
+    assert "This picture shows slope 2. With" in tab.locator("noscript p").first.text_content()
+    assert says(tab)[0].endswith("rises by 2.") and not tab.locator("input").first.is_visible()
+    assert tab.locator(".gb-still svg").first.bounding_box()["height"] > 150
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_slides_on_a_phone_and_in_the_dark(visit, slides, scheme):
+    tab = visit(slides[0], color_scheme=scheme, viewport={"width": 360, "height": 740})
+    size = tab.evaluate("[document.documentElement.scrollWidth, window.innerWidth]")
+    assert size[0] <= size[1], size
+    ink = tab.evaluate("getComputedStyle(document.querySelector('.gb-still use')).fill")
+    assert (int(re.search(r"\d+", ink)[0]) > 128) == (scheme == "dark")

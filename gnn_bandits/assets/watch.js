@@ -1,4 +1,4 @@
-// A run with a slider: starts every picture of the page that has not been started.
+// A run or other pictures with a slider: starts every one of the page that has not been started.
 (() => {
   const unpack = text => {                             // base64, gzip and JSON, as Python packed it
     const bytes = Uint8Array.from(atob(text), c => c.charCodeAt(0));
@@ -34,20 +34,30 @@
       box.querySelector(`.gb-r${i} .gb-say`).textContent = run.say[k];
     });
     draw(".gb-cursor", `M${data.steps[k]} ${top - 4}V${top + high}`);
-    const words = t > data.T ? `after ${data.T} ${data.word}${data.T > 1 ? "s" : ""}`
-                             : `${data.word} ${t} of ${data.T}`;
-    box.querySelector("output").textContent = words;
-    box.querySelector("input").setAttribute("aria-valuetext", words);
+    return t > data.T ? `after ${data.T} ${data.word}${data.T > 1 ? "s" : ""}`
+                      : `${data.word} ${t} of ${data.T}`;
+  };
+
+  // Pictures that were made before are put in place of each other
+  const turn = (box, data, k) => {
+    box.querySelector(".gb-still").innerHTML = data.frames[k];
+    box.querySelector(".gb-say").textContent = data.say[k];
+    return data.labels[k];
   };
 
   // The slider is an ordinary one, so the arrow keys, Home and End move it. While the run plays,
   // the sentences are not read aloud; who asked for less motion gets a slow play.
   const start = async box => {
-    const data = await unpack(box.dataset.watch), last = data.times.length - 1;
+    const data = await unpack(box.dataset.watch), last = (data.frames ?? data.times).length - 1;
     const slider = box.querySelector("input"), play = box.querySelector(".gb-play");
     let timer = null;
     const at = () => Number(slider.value);
-    const go = k => { slider.value = Math.max(0, Math.min(last, k)); show(box, data, at()); };
+    const go = k => {
+      slider.value = Math.max(0, Math.min(last, k));
+      const words = (data.frames ? turn : show)(box, data, at());
+      box.querySelector("output").textContent = words;
+      slider.setAttribute("aria-valuetext", words);
+    };
     const live = mode => box.querySelectorAll(".gb-say").forEach(p => p.ariaLive = mode);
     const stop = () => { clearInterval(timer); timer = null; play.textContent = "Play";
                          live("polite"); go(at()); };
@@ -57,7 +67,7 @@
       const slow = matchMedia("(prefers-reduced-motion: reduce)").matches;
       live("off");
       play.textContent = "Pause";
-      timer = setInterval(() => at() < last ? go(at() + 1) : stop(), slow ? 1500 : 250);
+      timer = setInterval(() => at() < last ? go(at() + 1) : stop(), slow ? 1500 : data.frames ? 900 : 250);
     });
     slider.addEventListener("input", () => timer ? stop() : go(at()));
     const step = by => () => { if (timer) stop(); go(at() + by); };

@@ -84,7 +84,7 @@ class Shortcut:
         if prior.net is not None:
             if prior not in _SQUARES:
                 _SQUARES[prior] = distinct_squares(prior.net, check_domains(prior.domain))
-            (squares, copies), self.depth = _SQUARES[prior], prior.L + 1
+            (squares, copies), self.depth = _SQUARES[prior], prior.net.L + 1
             self.diagonal = DiagonalPosterior(squares, self.depth*lam, ridge, copies)
         elif prior.form == "features" and isinstance(prior.held, ByFeatures):
             self.diagonal = DiagonalPosterior(prior.held.whole[0].square(), lam, ridge)

@@ -238,8 +238,11 @@ def cell_metadata(
 )->dict:
     "Say in MyST-NB's terms what Quarto's options ask for."
     tags = {"remove-input": opts.get("echo") is False, "remove-output": opts.get("output") is False,
-            "hide-input": opts.get("code-fold") is True}
-    caption, summary, nb = opts.get("fig-cap", ""), opts.get("code-summary"), {}
+            "hide-input": opts.get("code-fold") is True, "hide-output": "output-fold" in opts}
+    if tags["hide-input"] and tags["hide-output"]:
+        tags |= {"hide-cell": True, "hide-input": False, "hide-output": False}
+    summary = opts.get("output-fold") or opts.get("code-summary")
+    caption, nb = opts.get("fig-cap", ""), {}
     if caption: nb["figure"] = {"caption": to_myst(caption, url)}
     if caption and "label" in opts: nb["figure"]["name"] = opts["label"]
     if alt := opts.get("fig-alt") or plain(caption): nb["image"] = {"alt": alt}
@@ -268,6 +271,27 @@ def translated_output(
         text = f"{text.strip()}\n\n: {caption} {{#{opts['label']}}}"
     return {**out, "data": {"text/markdown": to_myst(text, url)}} if text else out
 
+# %% ../../nbs/52_site.ipynb #f0d50002
+def is_check(
+    code:str, # Of a cell
+)->bool:
+    "Whether code asserts something, or expects that something fails."
+    said = re.compile(r"assert|test_|expect_fail")
+    return any(isinstance(node, ast.Assert) or isinstance(node, ast.Call)
+               and said.match(ast.unparse(node.func).rpartition(".")[2])
+               for node in ast.walk(ast.parse(code)))
+
+def folded(
+    opts:dict, # From `options`
+    code:str, # The code without them
+)->dict:
+    "The options of a cell of a page that writes a module: checks and drawings are folded."
+    if "code-fold" in opts or opts.get("echo") is False or not code.strip(): return opts
+    drawn = bool(opts.keys() & {"fig-cap", "fig-alt"})
+    if not drawn and not is_check(code): return opts
+    return {"code-summary": "Code of the picture" if drawn else "The check"} | opts | {
+        "code-fold": True}
+
 # %% ../../nbs/52_site.ipynb #7f705703
 def text_cell(
     text:str, # MyST markdown
@@ -295,6 +319,7 @@ def page_cell(
     page:str, # The page it is on
     known:dict[str, tuple[str, str]], # From `symbols`
     url:str="", # Where the site is published
+    fold:bool=False, # Whether checks and drawings are folded
 )->dict|None: # The cell for MyST-NB, or nothing
     "Translate one cell."
     source = "".join(cell["source"])
@@ -302,7 +327,8 @@ def page_cell(
     if cell["cell_type"] == "markdown": return text_cell(to_myst(source, url))
     opts, code = options(source)
     if opts.get("include") is False: return None
-    if opts.get("output") != "asis": return code_cell(opts, code, cell["outputs"], url)
+    if opts.get("output") != "asis":
+        return code_cell(folded(opts, code) if fold else opts, code, cell["outputs"], url)
     text = "\n\n".join(map(output_text, cell["outputs"]))
     if code.startswith("show_doc"): text = api_entry(text, page, known)
     return text_cell(to_myst(text, url))
@@ -496,17 +522,18 @@ def page(
     if "$" in (title := front["title"]):
         raise ValueError(f"expected a title without math, got {title!r}")
     made = opening(origin, sources) if origin else ""
-    seen, out = set(), [text_cell(to_myst(f"# {front['title']}\n\n{lead}{made}", url))]
+    fold, seen, out = bool(module_of(sources, lib)), set(), [
+        text_cell(to_myst(f"# {front['title']}\n\n{lead}{made}", url))]
     for cell in cells:
         text = "".join(cell["source"])
         if "show_doc(" in text and text in seen: continue
         seen.add(text)
-        if (shown := page_cell(cell, name, known, url)) is not None: out.append(shown)
+        if (shown := page_cell(cell, name, known, url, fold)) is not None: out.append(shown)
     if imports := page_imports(sources, lib):
-        fold = {"code-fold": True, "code-summary": "Imports of the code on this page"}
+        folded = {"code-fold": True, "code-summary": "Imports of the code on this page"}
         first = next(i for i, cell in enumerate(out) if cell["cell_type"] == "code"
                      and "remove-input" not in cell["metadata"]["tags"])
-        out.insert(first, code_cell(fold, imports, []))
+        out.insert(first, code_cell(folded, imports, []))
     out = [cell | {"id": f"cell-{i}"} for i, cell in enumerate(out)]
     metadata = KERNEL | {"description": plain(front.get("description") or "")}
     return {"cells": out, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
@@ -798,6 +825,79 @@ def finished(
     one_anchor(page, ids)
     return page.decode(formatter=form)
 
+# %% ../../nbs/52_site.ipynb #f0d50005
+SHOWN, FOLDED, HEAVY = 88, 100, 1_500_000 # Columns of code, bytes of a page with what it loads
+OPEN = re.compile("^(cell_input|highlight-(python|ipython3?|sh|bash|console))$")
+RAW = re.compile(r"(?<!\w)\*\*\w|\]\([\w#.]|:::|(?<!\w)\{#\w|^#\|", re.M)
+
+def code_faults(
+    page, # Of Beautiful Soup
+)->list[str]:
+    "Code that is clipped or that Python cannot read, and Markdown that was left as it is."
+    faults, article = [], page.select_one("article") or page
+    for block in article.select("pre"):
+        if block.find_parent(class_="cell_output"): continue
+        code, kind = block.get_text(), block.find_parent(class_=OPEN)
+        most = SHOWN if kind and not block.find_parent("details") else FOLDED
+        faults += [f"{len(line)} columns, more than {most}: {line.strip()}"
+                   for line in code.splitlines() if len(line) > most]
+        if block.find_parent(class_="highlight-python") and not block.find_parent(class_="api"):
+            try: ast.parse(code)
+            except SyntaxError as e: faults.append(f"no Python ({e.msg}): {e.text or ''}".strip())
+    said = (text for text in article.find_all(string=RAW)
+            if type(text).__name__ == "NavigableString"
+            and not text.find_parent(["pre", "code", "script", "style", "svg", "template"])
+            and not text.find_parent(class_="math"))
+    return faults + [f"Markdown as it was written: {text.strip()[:80]}" for text in said]
+
+def weight(
+    page, # Of Beautiful Soup
+    folder:Path, # Where it is
+)->int: # Bytes
+    "The weight of a page's pictures, styles and scripts."
+    loads = {e.get("src") or e["href"] for e in
+             page.select("img[src], script[src], link[rel=stylesheet][href]")}
+    files = {folder/place.partition("?")[0] for place in loads if not place.startswith("data:")}
+    return sum(p.stat().st_size for p in files if p.is_file())
+
+def link_faults(
+    name:str, # Of a page
+    texts:dict[str, str], # From each page to its HTML
+    ids:dict[str, list[str]], # From each page to its anchors
+    files:set[str], # Everything else that one can link to
+)->list[str]:
+    "Ids that occur twice, and links that lead nowhere."
+    faults = [f"the id {i!r} occurs twice" for i in sorted(set(ids[name]))
+              if ids[name].count(i) > 1]
+    for link in sorted(set(re.findall(r'<a\b[^>]*? href="([^"]+)"', texts[name]))):
+        if re.match(r"[a-z]+:", link): continue
+        target, _, anchor = link.partition("#")
+        target = target.removeprefix("./") or name
+        found = not anchor or anchor in ids[target] if target in ids else target in files
+        if not found: faults.append(f"a link to {link}, which is not there")
+    return faults
+
+ID = re.compile(r'<[a-zA-Z][^<>]*? id="([^"]*)"')
+
+def refuse(
+    html:Path, # A finished site
+    moved:Sequence[str]=(), # Old addresses, which only lead on
+):
+    "Refuse a site that has pages with faults."
+    unread = re.compile(r"<(script|style|template)\b.*?</\1>", re.S)
+    texts = {p.name: p.read_text(encoding="utf-8") for p in sorted(html.glob("*.html"))}
+    ids = {name: ID.findall(unread.sub("", text)) for name, text in texts.items()}
+    files = {p.relative_to(html).as_posix() for p in html.rglob("*") if p.is_file()}
+    faults = []
+    for name, text in texts.items():
+        if name in moved: continue
+        page = optional("bs4", "docs").BeautifulSoup(text, "html.parser")
+        size = len(text.encode()) + weight(page, html)
+        heavy = [f"{size/1e6:.2f} MB, more than {HEAVY/1e6:g}"] if size > HEAVY else []
+        each = [*code_faults(page), *link_faults(name, texts, ids, files - {*texts}), *heavy]
+        faults += [f"{name}: {fault}" for fault in each]
+    if faults: raise ValueError("expected pages without faults, got\n" + "\n".join(faults))
+
 # %% ../../nbs/52_site.ipynb #248a39a3
 def redirect(
     html:Path, # A finished site
@@ -826,6 +926,7 @@ def finish(
     ids = {p.name: set(re.findall(r' id="([^"]+)"', text)) for p, text in pages.items()}
     for p, text in pages.items(): p.write_text(finished(text, html, ids), encoding="utf-8")
     redirect(html, moved, ids, url)
+    refuse(html, [*moved])
 
 # %% ../../nbs/52_site.ipynb #9f0c2e02
 BROWSERS = "chromium", "chromium-browser", "google-chrome" # Names of the program, in order

@@ -4,10 +4,10 @@
   if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
   const all = (selector) => [...document.querySelectorAll(selector)];
   const root = document.documentElement;
-  const wide = (e) => e.scrollWidth > e.clientWidth + 1
+  const wide = (e) => e.scrollWidth > e.clientWidth + 4
                       && /auto|scroll/.test(getComputedStyle(e).overflowX);
   const boxes = "article :is(pre, div, figure, mjx-container)";
-  const tall = (e) => e.scrollHeight > e.clientHeight + 1
+  const tall = (e) => e.scrollHeight > e.clientHeight + 4
                       && /auto|scroll/.test(getComputedStyle(e).overflowY);
   const reach = () => {
     const scrolls = all(boxes).map((e) => [e, wide(e) || tall(e)]);
