@@ -523,7 +523,7 @@ def test_search(browser, built, term, page):
     tab.close()
 
 
-@pytest.mark.parametrize("name", ["index", "report", "campaigns", "gntk", "claims", "molecules"])
+@pytest.mark.parametrize("name", ["index", "report", "story", "campaigns", "gntk", "claims", "molecules"])
 def test_accessibility(browser, built, axe, name):
     "No violation of WCAG 2 A or AA; the landing page in all views, the others in two opposite ones"
     views, found = [("light", 1280), ("dark", 375)], {}
