@@ -550,7 +550,8 @@ def test_search(browser, built, term, page):
 
 
 OPPOSITE = [("light", 1280), ("dark", 390)]
-BUSY = ["index.html", "report.html", "claims.html", "molecules.html", "reports.html", "serve.html"]
+BUSY = ["index.html", "report.html", "story.html", "claims.html", "molecules.html",
+        "reports.html", "serve.html"]
 
 
 @pytest.mark.parametrize("scheme, width", [*OPPOSITE, ("dark", 1280), ("light", 390)])
