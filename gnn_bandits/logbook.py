@@ -505,7 +505,10 @@ class Logbook:
     def record(self)->Record:
         "What the events add up to now."
         return self._sync()
-    ids = property(lambda self: self._pool.ids, doc="A name for each candidate")
+    @property
+    def ids(self)->list[str]:
+        "A name for each candidate."
+        return self._pool.ids
     table = property(lambda self: self._pool.table, doc="Ids, and the columns beside them")
     prices = property(lambda self: self._pool.prices, doc="Of all candidates, or None")
     outcomes = property(lambda self: dict(self.settings.get("outcomes") or {}),
@@ -520,12 +523,15 @@ class Logbook:
         times.update(r.attempts)
         return math.fsum(k*float(self.prices[a]) for a, k in times.items()) if self.cost else 0.
     maximize = property(lambda self: self.sign > 0, doc="Whether large values are wanted")
-    policy = property(lambda self: self._record.policy, doc="How it chooses")
+    @property
+    def policy(self)->CampaignPolicy:
+        "How it chooses."
+        return self._record.policy
     readonly = property(lambda self: self.journal.readonly, doc="Whether nothing can be told")
-    def __len__(self): return len(self.ids)
-    def __enter__(self): return self
-    def __exit__(self, *error): self.close()
-    def close(self):
+    def __len__(self)->int: return len(self.ids)
+    def __enter__(self)->Self: return self
+    def __exit__(self, *error:object)->None: self.close()
+    def close(self)->None:
         "Let go of the files."
         self.journal.close()
     def __repr__(self):

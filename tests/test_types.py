@@ -119,16 +119,46 @@ def test_messages_name_the_exported_line():
         f":{at}:", f":{there}:")
 
 
-def test_what_is_not_checked_yet_is_there():
-    "The list in pyproject.toml names modules, each once"
-    waiting = typed.not_yet()
-    there = {f"gnn_bandits.{m}" for m in api.modules()}
-    assert set(waiting) <= there and len(set(waiting)) == len(waiting)
+BOTH = '''\
+from fastcore.basics import patch
+class A:
+    part:str # Of one that is made
+    def __init__(self, part:str): self.part = part
+
+@patch(cls_method=True)
+def part(cls:A, n:int, *, more:int=1)->A: return cls("x"*n*more)
+'''
+
+
+def test_a_class_method_may_share_its_name_with_an_attribute(tmp_path):
+    lines, origins = typed.inlined(BOTH)
+    assert len(lines) == len(origins) and '    part:"_A_part"' in lines
+    mypy = pytest.importorskip("mypy.api")
+    program = tmp_path/"both.py"
+    program.write_text("\n".join([*lines, "reveal_type(A.part(2, more=3))",
+                                  "reveal_type(A('y').part)", "A.part('z')"]))
+    said = mypy.run(["--config-file=", "--follow-imports=skip", "--ignore-missing-imports",
+                     f"--cache-dir={tmp_path}", str(program)])[0]
+    assert re.findall(r'type is "(.*)"', said) == ["both.A", "str"]
+    assert re.findall(r"error: .*\[(.*)\]", said) == ["arg-type"]
+
+
+def test_every_module_is_checked():
+    "No module waits, and what is switched off or ignored says why"
+    assert not typed.not_yet()
+    off = {(code, m) for o in typed.overrides() for code in o.get("disable_error_code", ())
+           for m in o["module"]}
+    assert len(off) <= 4 and {m.removeprefix("gnn_bandits.") for _, m in off} <= {*api.modules()}
+    lines = [line for path in typed.PACKAGE.rglob("*.py")
+             for line in path.read_text(encoding="utf-8").splitlines() if "# type: ignore" in line]
+    assert len(lines) <= 4, "mend the types, or raise this number with a reason"
+    assert all(re.search(r"# type: ignore\[[a-z-]+\] # \w+", line) for line in lines)
 
 
 PROGRAM = '''\
 import numpy as np
 from gnn_bandits import Campaign, Environment, GraphDomain, Prior, make_algorithm, run_bandit
+from gnn_bandits.kernels import GNTK, Kernel, Overlap
 domain = GraphDomain.from_networkx([], features="x")
 rng = np.random.default_rng(0)
 campaign = Campaign.create("here", domain, prior=Prior.gntk(domain))
@@ -141,6 +171,17 @@ reveal_type(campaign.ask(2))                               # gnn_bandits.logbook
 reveal_type(campaign.tell([0], [1.0]))                     # gnn_bandits.campaigns.Campaign
 reveal_type(alg.ask())                                     # int
 reveal_type(run_bandit(alg, env, 5))                       # gnn_bandits.bandits.History
+reveal_type(0.5*GNTK(2) + Overlap(1))                      # gnn_bandits.kernels.Sum
+reveal_type(GNTK(2).gram(domain))                          # torch._tensor.Tensor
+reveal_type(Prior(GNTK(2), domain).kernel)                 # gnn_bandits.kernels.Kernel
+reveal_type(Prior.kernel(GNTK(2).gram(domain)))            # gnn_bandits.priors.Prior
+belief = Prior.gntk(domain).start(0.1).observe([0, 1], [0.5, 1.])
+reveal_type(belief.mean)                                   # torch._tensor.Tensor
+reveal_type(campaign.policy)                               # gnn_bandits.logbook.CampaignPolicy
+class Mine(Kernel):
+    def encode(self, X: GraphDomain) -> GraphDomain: return X
+    def between(self, a: GraphDomain, b: GraphDomain) -> str: return ""  # error [override]
+belief.observe([0], ["high"])                              # error [list-item]
 campaign.ask("two")                                        # error [arg-type]
 campaign.asks(2)                                           # error [attr-defined]
 GraphDomain.from_networkx([], feature="x")                 # error [call-arg]
@@ -162,8 +203,9 @@ def test_users_see_types(tmp_path):
                     "--build-lib", place], cwd=ROOT, check=True, capture_output=True)
     assert (place/"gnn_bandits/py.typed").exists() and (place/"gnn_bandits/campaigns.pyi").exists()
     (tmp_path/"program.py").write_text(PROGRAM)
-    run = subprocess.run([sys.executable, "-m", "mypy", "--config-file=", "--python-executable",
-                          python, "program.py"], cwd=tmp_path, capture_output=True, text=True,
+    run = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--config-file=",
+                          "--python-executable", python, "program.py"],
+                         cwd=tmp_path, capture_output=True, text=True,
                          env={k: v for k, v in os.environ.items() if "PYTHONPATH" not in k})
     found = dict(re.findall(r"program\.py:(\d+): (?:error|note): (.*)", run.stdout)[::-1])
     wanted = {str(i): line.split(" # ")[1].strip() for i, line in
