@@ -232,7 +232,7 @@ class Relational(GNTK):
     L:int|None=( # Hidden layers; None: as many as blocks, at least 2
         None) # type: ignore[assignment] # that of its parent is never None
     blocks:int=2 # Layers that look at neighbours
-    columns:Sequence[int]|None=None # Look only whether these are there; None: all, as is
+    columns:Sequence[int]|None=None # Features of which only presence counts; None: all, as is
     typed:int|None=None # What tells edges apart, `Edges.tells`; None: as in the pool
     inputs, together = None, 256
     def __post_init__(self)->None:

@@ -122,7 +122,7 @@ class Whole(Form):
     @property
     def diag(self)->Tensor: return self.K.diagonal()
     def block(self, arms:list[int])->Tensor: return self.K[arms][:, arms]
-    def rows(self, arms:"Arms")->Tensor: return self.K[arms]
+    def rows(self, arms:Any)->Tensor: return self.K[arms]
     def everything(self)->Tensor: return self.K
     root = cached_property(lambda self: gram_root(self.K))
     def draw(self, rng:np.random.Generator)->Tensor:
@@ -221,7 +221,7 @@ class ByFeatures(Form):
             raise ValueError(f"{self.prior.label} has no explicit features; leave out "
                              "form='features'")
         return found
-    def of(self, arms:"Arms")->tuple[Tensor, Tensor]:
+    def of(self, arms:Any)->tuple[Tensor, Tensor]:
         "Features of some arms, in double precision, as the kernel has them."
         if self.pool is not None and self.kernel.portable: return self.raw(self.pool[arms])
         Phi, own = self.raw(self.pool)
