@@ -161,8 +161,8 @@ class ByRows(Form):
                      "use Prior.features(domain)")
         found = {p: (p.kept_rows if self.kernel.free else p.rows)(arms) for _, p in self.parts}
         out, step = torch.empty(len(arms), len(self), dtype=torch.float64), max(1, STRIP//len(self))
-        for some in torch.arange(len(arms)).split(step):     # a strip stays in the cache
-            at = slice(int(some[0]), int(some[-1]) + 1)
+        for i in range(0, len(arms), step):                  # a strip stays in the cache
+            at = slice(i, i + step)
             K = self.total(lambda p: found[p][at])
             if self.centred: K = self.standard(K, self.levels, self.levels[arms[at]][:, None])
             out[at] = K
