@@ -397,5 +397,5 @@ TABLES = {
         (name, m, s) for s in range(SEEDS) for name in SETS for m in PLAYERS],
         lambda k: (k[0], k[2]), digits=4),
     "graphs_whole": Table(graphs_whole, ("set", "method", "seed"), lambda: [
-        (name, m, s) for s in range(3) for name in SETS for m in WHOLE],
+        (name, m, s) for s in range(5) for name in SETS for m in WHOLE],
         lambda k: (k[0], k[2]), digits=4)}
