@@ -1085,9 +1085,9 @@ def words(
              f"out of {len(self):,}.{also}",
              f"It uses {f['prior']}, kept as {f['form']} ({f['why']}).",
              f"Values lie around {sign*f['shift']:.4g} and spread by {f['unit']:.4g}; the "
-             f"kernel accounts for {f['explained']:.0%} of the variance. A candidate differs from "
-             f"what its graph lets expect by about {f['private_std']:.3g}, and a measurement from "
-             f"the candidate's true value by about {f['noise_std']:.3g}"
+             f"kernel accounts for {f['explained']:.0%} of the variance. Candidates scatter by "
+             f"about {f['private_std']:.3g} around what their graphs predict, and measurements by "
+             f"about {f['noise_std']:.3g} around the candidate's true value"
              + ("." if self._apart() else "; without replicates or a known noise the two cannot "
                 "be told apart, and this is an assumption.")]
     if f["power"] != 1:
