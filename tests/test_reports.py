@@ -151,7 +151,7 @@ def test_only_these_places_are_not_escaped():
     found = {name: re.findall(r"\{\{ ?([^}]*?) ?\|safe", source(name))
              for name in templates().list_templates()}
     assert {what for all_of in found.values() for what in all_of if "asset(" not in what} == {
-        "drawn.svg", "markup", "watch"}
+        "data.frames[k]", "drawn.svg", "markup", "watch"}
     assert templates().autoescape is True
 
 
